@@ -21,7 +21,8 @@ from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest, Provider, TextChunk
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import BareChat, OpenAIChat
 from parsing import Call, Parsed, parse
 from tests.support.models.real_models import GEMMA, LlamaServer, Served
 from tools.catalogue import TOOLS
@@ -108,10 +109,10 @@ async def measured(served: Served, form: CallForm) -> str:
     """One row of the table."""
     started = time.monotonic()
     taught = AbilityOverrides("fenced")  # tools are not offered; the prompt is that of `opening_of`
-    defaults, bare = RequestDefaults(MOST_TOKENS, 0.0), not served.weights
+    defaults, chat = RequestDefaults(MOST_TOKENS, 0.0), OpenAIChat if served.weights else BareChat
     with LlamaServer(served) as server:
         async with model_client(url := server.base_url) as client:
-            model = OpenAIChat(client, url, served.name, overrides=taught, defaults=defaults, bare_results=bare)
+            model = chat(client, url, served.name, overrides=taught, defaults=defaults)
             first_calls = [(await answer(model, form, task.request)).calls[:1] for task in TASKS]
             for_code = [await answer(model, form, request) for request in FOR_CODE]
     right = sum(task.is_served_by(call) for task, calls in zip(TASKS, first_calls, strict=True) for call in calls)

@@ -34,8 +34,9 @@ from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.supervisor import SMOLLM2, EmbeddedModel
 from app.models.http.client import model_client
 from app.models.http.json_body import encode
+from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.openai.history import wire_messages
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.openai.provider import BareChat
 from app.storage.principals import LOCAL_USER
 from app.storage.runs import EventRow
 from app.transcript.run_request import RunOver, RunRequest
@@ -72,7 +73,7 @@ class Wire:
             self.answered.append((json.loads(response.request.content), response.status_code))
 
 
-class Noting(OpenAIChat):
+class Noting(BareChat):
     """Only rounds go to the server. What else is asked says how long the answer may be, and is answered here."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
@@ -126,9 +127,7 @@ async def opened(folder: Path, wire: Wire) -> AsyncGenerator[Services, None]:
     async def chosen(_: Settings) -> tuple[Provider, str]:
         url, defaults = await model.start(), RequestDefaults(max_tokens=ANSWER, temperature=0.0)
         known = client, url, SMOLLM2.name, model.key
-        return Noting(
-            *known, overrides=AbilityOverrides("fenced"), defaults=defaults, bare_results=True
-        ), "the embedded model"
+        return Noting(*known, overrides=AbilityOverrides("fenced"), defaults=defaults), "the embedded model"
 
     try:
         async with open_services(settings, chosen) as services:

@@ -24,7 +24,7 @@ from app.core.observers import ObservedRequest, Observers, RequestSpan
 from app.core.provider import ModelRequest, Provider, ProviderFailed, TakeText, TokenUsage, name_of
 from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.prices import MILLION
-from app.models.tokens.counter import CHARACTERS_PER_TOKEN
+from app.models.tokens.estimates import CHARACTERS_PER_TOKEN
 from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply

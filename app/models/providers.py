@@ -67,8 +67,3 @@ def provider_kind(url: str, wanted: WireFormat = "auto") -> ProviderKind:
             "such as http://127.0.0.1:8080/v1."
         )
     return kind
-
-
-def connect(spec: EndpointSpec, key: str | None, manner: ConnectionOptions) -> ServerConnection:
-    """Create a connection to the server of an endpoint, with its first key, without contacting it."""
-    return provider_kind(spec.url, spec.format).connect(spec, key, manner)

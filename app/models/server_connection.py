@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from functools import partial
 from typing import Protocol
 
-import httpx2
 from msgspec import Struct
 
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import BaseProvider, CallForm, ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
-from app.models.capabilities.model_list import model_names
+from app.models.capabilities.model_list import listed_models
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
-from app.models.http import failures
 from app.models.http.client import INACTIVITY_S, TransportKind, base_url_of, model_client
+from app.models.http.failures import redact_url
 from app.models.scripted import DEMO, Raise, Scripted
 from app.models.wire.hosted_provider import ANY_MODEL, HostedProvider, RequestDefaults
 
@@ -81,7 +78,7 @@ class HTTPConnection:
 
     @property
     def where(self) -> str:
-        return f" at {failures.redact_url(self.base_url)}"
+        return f" at {redact_url(self.base_url)}"
 
     async def start(self) -> None:
         """A server of somebody else's: it runs, or it does not."""
@@ -99,46 +96,13 @@ class HTTPConnection:
         )
 
     async def models(self, key: str | None) -> list[str]:
-        url = f"{self.base_url}/models"
-        try:
-            names = await model_names(
-                self._client, self.base_url, headers=self._provider.headers(key), query=self._provider.list_query
-            )
-        except httpx2.TimeoutException as error:
-            raise failures.silent(url, self._client.timeout.read) from error
-        except httpx2.HTTPError as error:
-            raise failures.unreachable(url, str(error)) from error
+        provider = self._provider
+        names = await listed_models(self._client, self.base_url, provider.headers(key), provider.list_query)
         self._abilities.answered()
         return names
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-class EmbeddedConnection:
-    """Connection to the model that comes with dragoman."""
-
-    where = ", embedded"
-    awake = False
-
-    def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
-        inactivity_s = spec.inactivity_s or INACTIVITY_S
-        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
-        self._provider = EmbeddedProvider(client, EmbeddedModel(), temperature=spec.temperature)
-        self.only = (self._provider.model,)
-
-    def provider(self, _model: str | None) -> Provider:
-        return self._provider
-
-    async def start(self) -> None:
-        await self._provider.start()
-        self.awake = True
-
-    async def models(self, _key: str | None) -> list[str]:
-        return list(self.only)
-
-    async def close(self) -> None:
-        await self._provider.close()
 
 
 class FixedConnection:
@@ -167,6 +131,22 @@ class FixedConnection:
         await self._provider.close()
 
 
+class EmbeddedConnection(FixedConnection):
+    """Connection to the model that comes with dragoman."""
+
+    where = ", embedded"
+
+    def __init__(self, spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> None:
+        inactivity_s = spec.inactivity_s or INACTIVITY_S
+        client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
+        self._model = EmbeddedModel()
+        super().__init__(EmbeddedProvider(client, self._model, temperature=spec.temperature))
+
+    async def start(self) -> None:
+        await self._model.start()
+        self.awake = True
+
+
 class ScriptedConnection(FixedConnection):
     """A demonstration without any model."""
 
@@ -185,25 +165,26 @@ class UnavailableProvider(BaseProvider):
         self.model = model
         self._failure = failure
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        says = Scripted([[Raise(self._failure())]], self.model)
-        async with aclosing(says.stream(request)) as pieces:
-            async for piece in pieces:
-                yield piece
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        return Scripted([[Raise(self._failure())]], self.model).stream(request)
 
     async def close(self) -> None:
         """Do nothing."""
 
 
 class UnavailableConnection:
-    """Connection to a server without readable keys, or that cannot be reached from here."""
+    """Connection to a server that cannot be reached from here, or whose keys cannot be read (`without_key`)."""
 
     only = None
     where = ""
     awake = False
 
-    def __init__(self, failure: Callable[[], ProviderFailed]) -> None:
-        self._failure = failure
+    def __init__(self, problem: str, *, without_key: bool = False) -> None:
+        self._problem = problem
+        self._code, self._status = ("model_auth", 401) if without_key else ("model_not_found", 404)
+
+    def _failure(self) -> ProviderFailed:
+        return ProviderFailed(self._code, self._problem, retryable=False, status=self._status)
 
     def provider(self, model: str | None) -> Provider:
         return UnavailableProvider(model or ANY_MODEL, self._failure)
@@ -221,13 +202,5 @@ class UnavailableConnection:
 def served_connection(spec: EndpointSpec, _key: str | None, manner: ConnectionOptions) -> ServerConnection:
     """Return the connection to a served model; outside of a server there is none."""
     if manner.serving is None:
-        return UnavailableConnection(not_available("Served models run in the server only: start it, and ask it."))
+        return UnavailableConnection("Served models run in the server only: start it, and ask it.")
     return manner.serving(spec, manner.clock, manner.transport)
-
-
-def key_missing(problem: str) -> Callable[[], ProviderFailed]:
-    return partial(ProviderFailed, "model_auth", problem, retryable=False, status=401)
-
-
-def not_available(problem: str) -> Callable[[], ProviderFailed]:
-    return partial(ProviderFailed, "model_not_found", problem, retryable=False, status=404)

@@ -19,7 +19,8 @@ from app.core.messages import Message
 from app.core.provider import CallForm
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import BareChat, OpenAIChat
 from benchmarks.call_forms import FOR_CODE, MODELS, MOST_TOKENS, TASKS, answer, opening_of
 from tests.support.models.real_models import LlamaServer, Served
 
@@ -43,11 +44,12 @@ def hinted(hint: str, *, call_form: CallForm) -> Sequence[Message]:
 async def measured(served: Served, name: str) -> str:
     """One row of the table."""
     started, opening = time.monotonic(), partial(hinted, HINTS[name])
-    defaults, bare, form = RequestDefaults(MOST_TOKENS, 0.0), not served.weights, CallForm.FENCED
+    defaults, form = RequestDefaults(MOST_TOKENS, 0.0), CallForm.FENCED
+    chat = OpenAIChat if served.weights else BareChat
     with LlamaServer(served) as server:
         async with model_client(url := server.base_url) as client:
             taught = AbilityOverrides("fenced")
-            model = OpenAIChat(client, url, served.name, overrides=taught, defaults=defaults, bare_results=bare)
+            model = chat(client, url, served.name, overrides=taught, defaults=defaults)
             used = [await answer(model, form, task.request, opening) for task in TASKS]
             for_code = [await answer(model, form, request, opening) for request in FOR_CODE]
     right = sum(task.is_served_by(one) for task, reply in zip(TASKS, used, strict=True) for one in reply.calls[:1])

@@ -20,7 +20,8 @@ from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest, Provider, TextChunk
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.http.client import model_client
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import BareChat, OpenAIChat
 from benchmarks.call_forms import NEXT_TURN, TRANSCRIPT
 from parsing import Call, parse
 from parsing.aliases import loose
@@ -103,10 +104,10 @@ async def measured(served: Served, count: int, *, chosen: bool) -> str:
     started, right, named, listed, prompts = time.monotonic(), 0, 0, 0, list[int]()
     with LlamaServer(served) as server:
         async with model_client(url := server.base_url) as client:
-            model = OpenAIChat(
+            chat = OpenAIChat if served.weights else BareChat
+            model = chat(
                 client, url, served.name,
                 overrides=AbilityOverrides("fenced"), defaults=RequestDefaults(MOST_TOKENS, 0.0),
-                bare_results=not served.weights,
             )  # fmt: skip
             for at, (name, _, _, request) in enumerate(WANTED):
                 toolbox = toolbox_of(tools_for(at, count), request, chosen=chosen)

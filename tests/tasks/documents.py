@@ -24,7 +24,6 @@ from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
 from app.metrics.table import METRICS, PROCESS_METRICS
-from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.policy.call_rows import TABLE as DECISIONS
 from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
@@ -36,6 +35,7 @@ from tests.support.documented.connect import PROGRAM_NAMES, connect_lines
 from tests.support.documented.dialects import dialect_examples, dialect_table
 from tests.support.documented.lanes import lane_examples
 from tests.support.documented.rooms import floor_plan
+from tests.support.documented.servers import quirk_table
 
 DOCS = ROOT / "docs"
 LONGEST_DEFAULT = 60
@@ -100,19 +100,6 @@ def _json_type(annotation: Any) -> str:
     if NoneType in inner:
         return " or ".join("null" if one is NoneType else _json_type(one) for one in inner)
     return JSON_TYPES[annotation]
-
-
-def quirk_table() -> Iterator[str]:
-    yield "| server, recognised by | quirk | recorded stream |"
-    yield "|---|---|---|"
-    for row in PROFILES:
-        for quirk in row.quirks:
-            stream = f"{row.folder}/{quirk.stream}"
-            yield f"| {row.name}, {_address(row)} | {quirk.odd} | [`{stream}`](../fixtures/providers/{stream}) |"
-
-
-def _address(row: Profile) -> str:
-    return f"port {row.port}" if row.port else ", ".join(f"`{host}`" for host in row.hosts)
 
 
 def metrics_table() -> Iterator[str]:

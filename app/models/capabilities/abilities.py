@@ -25,16 +25,8 @@ LOCAL_AGE_S = 300.0  # a local server may be restarted with another model
 HOSTED_AGE_S = 3600.0
 MOST_MODELS = 1024  # bounded, because clients may send any name
 SHOWN_S = 3600.0  # validity of what an answer has shown
-SHOWN = (
-    "tools",
-    "images",
-    "pdf",
-    "window",
-    "slots",
-    "prompt_suffix",
-    "reasoning",
-    "counting",
-)  # abilities that are listed
+# Abilities that are listed.
+SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "reasoning", "counting")
 TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "tagged": False, "fenced": False}
 FORMS = {form.name: form for form in (LLAMA_CPP, VLLM)}
 

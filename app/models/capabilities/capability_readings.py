@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -102,9 +102,8 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("images", ("supports_image_in",), flag),  # Moonshot
     Reading("images", ("capabilities", "image_input", "supported"), flag),  # Anthropic
     Reading("images", ("type",), kind_of_model),  # LM Studio
-    Reading(
-        "pdf", ("architecture", "input_modalities"), lists("file", whole=False)
-    ),  # OpenRouter converts it for others
+    # OpenRouter converts it for others.
+    Reading("pdf", ("architecture", "input_modalities"), lists("file", whole=False)),
     Reading("pdf", ("capabilities", "pdf_input", "supported"), flag),  # Anthropic
 )
 OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
@@ -127,13 +126,8 @@ OF_DETAILS: tuple[Reading, ...] = (  # Ollama
 
 
 def read(rows: Sequence[Reading], value: Any) -> Mapping[str, Fact]:
-    return dict(reversed([found for row in rows for found in one(row, value)]))
-
-
-def one(row: Reading, value: Any) -> Iterator[tuple[str, Fact]]:
-    fact = row.take(at(value, row.field))
-    if fact is not None:
-        yield row.ability, fact
+    facts = [(row.ability, row.take(at(value, row.field))) for row in reversed(rows)]
+    return {ability: fact for ability, fact in facts if fact is not None}
 
 
 def at(value: Any, field: Field) -> Any:

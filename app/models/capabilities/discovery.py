@@ -9,41 +9,28 @@ import httpx2
 from msgspec import Struct
 
 from app.models.capabilities.model_list import NoModelList, chat_model, model_names
-from app.models.capabilities.server_profiles import PROFILES
+from app.models.capabilities.server_profiles import PROFILES, Profile
 
 PROBE_LIMIT_S = 0.3
 
 
-class KnownServer(Struct, frozen=True):
-    """A local model server and its default port."""
-
-    name: str
-    port: int
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-
-KNOWN_SERVERS = tuple(KnownServer(row.name, row.port) for row in PROFILES if row.port)
+KNOWN_SERVERS = tuple(row for row in PROFILES if row.port)
 
 
 class DiscoveredServer(Struct, frozen=True):
     """A server that answered, with its first model."""
 
-    server: KnownServer
+    server: Profile
     model: str
 
 
-async def discover(
-    client: httpx2.AsyncClient, servers: Sequence[KnownServer] = KNOWN_SERVERS
-) -> DiscoveredServer | None:
+async def discover(client: httpx2.AsyncClient, servers: Sequence[Profile] = KNOWN_SERVERS) -> DiscoveredServer | None:
     """Return the first server of the table that lists a model within 0.3 s. All are probed concurrently."""
     found = await asyncio.gather(*(probe_server(client, server) for server in servers))
     return next((one for one in found if one), None)
 
 
-async def probe_server(client: httpx2.AsyncClient, server: KnownServer) -> DiscoveredServer | None:
+async def probe_server(client: httpx2.AsyncClient, server: Profile) -> DiscoveredServer | None:
     try:
         async with asyncio.timeout(PROBE_LIMIT_S):
             model = chat_model(await model_names(client, server.base_url))

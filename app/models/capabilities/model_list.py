@@ -9,8 +9,8 @@ import httpx2
 
 from app.models.http import failures
 from app.models.http.client import NoAnswer, json_answer
+from app.models.http.served_model import MAX_LIST_BYTES
 
-MAX_BODY_BYTES = 4 * 1024 * 1024  # some gateways list hundreds of models with long descriptions
 MOST = 5000
 LONGEST = 256  # characters of a name
 UNNAMED = "default"
@@ -25,33 +25,38 @@ class NoModelList(ValueError):
         self.status = status
 
 
-async def first_model(
-    client: httpx2.AsyncClient, base_url: str, key: str | None = None, headers: Mapping[str, str] | None = None
-) -> str:
+async def first_model(client: httpx2.AsyncClient, base_url: str, headers: Mapping[str, str]) -> str:
     """Return the server's first chat model; `default` if it has no list. Raises ProviderFailed if it is down."""
-    url = f"{base_url}/models"
     try:
-        names = await model_names(client, base_url, key, headers)
+        names = await listed_models(client, base_url, headers)
     except NoModelList:
         return UNNAMED
+    return chat_model(names) or UNNAMED
+
+
+async def listed_models(
+    client: httpx2.AsyncClient, base_url: str, headers: Mapping[str, str], query: str = ""
+) -> list[str]:
+    """Return the names in the server's list of models. Raises NoModelList, and ProviderFailed if it is down."""
+    url = f"{base_url}/models"
+    try:
+        return await model_names(client, base_url, headers, query)
     except httpx2.TimeoutException as error:
         raise failures.silent(url, client.timeout.read) from error
     except httpx2.HTTPError as error:
         raise failures.unreachable(url, str(error)) from error
-    return chat_model(names) or UNNAMED
 
 
 async def model_names(
     client: httpx2.AsyncClient,
     base_url: str,
-    key: str | None = None,
     headers: Mapping[str, str] | None = None,
     query: str = "",
 ) -> list[str]:
     """Return the names in the server's list of models. Raises NoModelList and httpx2.HTTPError."""
     url = f"{base_url}/models{query}"
     try:
-        value = await json_answer(client, "GET", url, key, most=MAX_BODY_BYTES, headers=headers)
+        value = await json_answer(client, "GET", url, most=MAX_LIST_BYTES, headers=headers)
     except NoAnswer as error:
         raise NoModelList(str(error), error.status) from error
     return names_in(value)

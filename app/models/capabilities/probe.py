@@ -75,8 +75,11 @@ async def probe_model(endpoint: ServedModel, limit_s: float) -> ProbeResult:
                     abilities = {**await read_page(page, endpoint), **abilities}  # the first page counts
                 if "window" in abilities:
                     break
-        async with asyncio.timeout(limit_s):
-            abilities |= await parser_hints(endpoint, abilities)
+        counting = abilities.get("counting")
+        if counting and counting.value == LLAMA_CPP.name:  # only llama.cpp renders prompts
+            async with asyncio.timeout(limit_s):
+                if hint := await prefill_hint(endpoint):
+                    abilities[hint.name] = hint
     except (TimeoutError, httpx2.HTTPError, NoAnswer) as error:
         return ProbeResult(abilities, failed=True, refused=isinstance(error, httpx2.ConnectError))
     # A local server may report the window later, once it has loaded the model.
@@ -86,19 +89,6 @@ async def probe_model(endpoint: ServedModel, limit_s: float) -> ProbeResult:
 async def read_page(page: ProbePage, endpoint: ServedModel) -> AbilityMap:
     """Return the abilities on one page. Raises NoAnswer if a retry may help, httpx2.HTTPError."""
     body = page.body(endpoint.model) if page.body else None
-    try:
-        answer = await endpoint.ask("POST" if body else "GET", page.url(endpoint), body)
-    except NoAnswer as refusal:
-        if not refusal.lasting:
-            raise
-        return {}
+    answer = await endpoint.ask_if_supported("POST" if body else "GET", page.url(endpoint), body)
     facts = read(page.rows, page.find(answer, endpoint.model))
     return {name: Ability(name, value, "server", page.name) for name, value in facts.items()}
-
-
-async def parser_hints(endpoint: ServedModel, abilities: AbilityMap) -> AbilityMap:
-    """Return hints for the parser; only llama.cpp renders prompts. Raises NoAnswer, httpx2.HTTPError."""
-    if "counting" not in abilities or abilities["counting"].value != LLAMA_CPP.name:
-        return {}
-    hint = await prefill_hint(endpoint)
-    return {hint.name: hint} if hint else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.provider import Ability
-from app.models.http.client import NoAnswer
 from app.models.http.served_model import ServedModel
 from parsing.framing import reasoning_open_in
 
@@ -23,21 +22,11 @@ REPEATED = "the server repeats the opening tag"
 
 async def prefill_hint(endpoint: ServedModel) -> Ability | None:
     """Return the hint for the parser; None if the server cannot render prompts. Raises NoAnswer if it may later."""
-    suffix = suffix_in(await post_if_supported(endpoint, f"{endpoint.root}{PLACE}", request_body(endpoint.model)))
+    suffix = suffix_in(await endpoint.ask_if_supported("POST", f"{endpoint.root}{PLACE}", request_body(endpoint.model)))
     if suffix is None or not opens_thinking(suffix):
         return None if suffix is None else hint(suffix)
     url = f"{endpoint.base_url}/chat/completions"
-    return hint_by_answer(suffix, await post_if_supported(endpoint, url, request_body(endpoint.model) | ONE_WORD))
-
-
-async def post_if_supported(endpoint: ServedModel, url: str, body: dict[str, Any]) -> Any:
-    """Return the answer; None if the server has no such URL. Raises NoAnswer if a retry may help, httpx2.HTTPError."""
-    try:
-        return await endpoint.ask("POST", url, body)
-    except NoAnswer as refusal:
-        if not refusal.lasting:
-            raise
-        return None
+    return hint_by_answer(suffix, await endpoint.ask_if_supported("POST", url, request_body(endpoint.model) | ONE_WORD))
 
 
 def request_body(model: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import pairwise
 from typing import Any
 
 import httpx2
@@ -40,18 +40,9 @@ def llama_body(model: str, texts: Sequence[str]) -> Mapping[str, Any]:
 def llama_counts(answer: Any) -> list[int] | None:
     match answer:
         case {"tokens": list(tokens)} if tokens and tokens[-1] == BETWEEN:
-            return list(between(tokens))
+            ends = [-1, *(at for at, token in enumerate(tokens) if token == BETWEEN)]
+            return [end - start - 1 for start, end in pairwise(ends)]
     return None
-
-
-def between(tokens: Sequence[Any]) -> Iterator[int]:
-    count = 0
-    for token in tokens:
-        if token == BETWEEN:
-            yield count
-            count = 0
-        else:
-            count += 1
 
 
 def vllm_body(model: str, texts: Sequence[str]) -> Mapping[str, Any]:
@@ -86,7 +77,7 @@ async def counted(endpoint: ServedModel, form: CountForm, texts: Sequence[str]) 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(count(batch)) for batch in batches(texts, form.texts)]
     except* (NoAnswer, httpx2.HTTPError) as failed:
-        failure = first_of(failed)
+        failure = failed.exceptions[0]
     if failure:
         raise failure
     return [count for task in tasks for count in task.result()]
@@ -99,20 +90,15 @@ def plausible(texts: Sequence[str], counts: Sequence[int]) -> bool:
     return least <= sum(counts) <= most
 
 
-def first_of(group: BaseExceptionGroup[Any]) -> BaseException:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
 def batches(texts: Sequence[str], most: int) -> Iterator[list[str]]:
     """Yield the texts in order, in batches with a limited number of texts and characters."""
-    starts, place, size, many = [], 0, 0, 0
+    batch: list[str] = []
+    size = 0
     for text in texts:
-        if many == most or (many and size + len(text) > BATCH_CHARACTERS):
-            place, size, many = place + 1, 0, 0
-        size, many = size + len(text), many + 1
-        starts.append(place)
-    for _, batch in groupby(zip(starts, texts, strict=True), key=lambda pair: pair[0]):
-        yield [encodable(text) for _, text in batch]
+        if batch and (len(batch) == most or size + len(text) > BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(encodable(text))
+        size += len(text)
+    if batch:
+        yield batch

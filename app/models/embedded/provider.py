@@ -14,8 +14,9 @@ from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOver
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.client import ModelClient
 from app.models.http.served_model import ServedModel
-from app.models.wire.openai.provider import SERVER_LOST, OpenAIChat, RequestDefaults
-from app.models.wire.request_extras import added
+from app.models.wire.hosted_provider import SERVER_LOST, RequestDefaults
+from app.models.wire.openai.history import added
+from app.models.wire.openai.provider import BareChat
 
 # A small model loses the thread at higher temperatures, and repeats itself without a token limit.
 DEFAULTS = RequestDefaults(max_tokens=1024, temperature=0.0)
@@ -32,10 +33,6 @@ class EmbeddedProvider(BaseProvider):
         self._server = server
         self._abilities = AbilityCache()
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
-
-    async def start(self) -> None:
-        """Load the model now. Raises ProviderFailed."""
-        await self._server.start()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
@@ -65,23 +62,21 @@ class EmbeddedProvider(BaseProvider):
         await self._client.aclose()
         await self._server.close()
 
-    async def _ready(self) -> OpenAIChat | None:
+    async def _ready(self) -> BareChat | None:
         try:
             async with asyncio.timeout(LIMIT_S):
                 return self._chat(await self._server.start())
         except (TimeoutError, ProviderFailed):
             return None
 
-    def _chat(self, url: str) -> OpenAIChat:
-        # With delimiters around every result, this model writes worse commands and copies the codes into answers.
-        return OpenAIChat(
+    def _chat(self, url: str) -> BareChat:
+        return BareChat(
             self._client,
             url,
             self.model,
             self._server.key,
             overrides=AbilityOverrides("fenced"),
             defaults=self._defaults,
-            bare_results=True,
             abilities=self._abilities,
         )
 

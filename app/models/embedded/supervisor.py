@@ -60,12 +60,12 @@ class ModelProcess(ABC):
         self.log = b""  # the last 64 KiB that the child printed
         self.pid: int | None = None
         self.deaths = 0  # since it was made
+        self.url: str | None = None  # the base URL of the running child
+        self.failed = False  # it has been given up, until the next `start`
         self.end = "it has not been started"
         self._what = what
         self._advice = advice
         self._keeper: asyncio.Task[None] | None = None
-        self._url: str | None = None
-        self._failed = False
         self._changed = asyncio.Condition()
 
     @abstractmethod
@@ -76,35 +76,30 @@ class ModelProcess(ABC):
         """Start the model if needed and return its base URL. Raises ProviderFailed if it fails."""
         if self._keeper is None or self._keeper.done():
             self._argv()
-            self._failed = False
+            self.failed = False
             self._keeper = asyncio.create_task(self._keep(), name=self._what)
         try:
             async with asyncio.timeout(self.start_limit_s), self._changed:
-                await self._changed.wait_for(lambda: self._url or self._failed)
+                await self._changed.wait_for(lambda: self.url or self.failed)
         except TimeoutError as error:
             raise self._failure(f"did not start within {self.start_limit_s:g} s") from error
-        if self._url is None:
+        if self.url is None:
             raise self._failure(f"does not stay up: {self.end}")
-        return self._url
-
-    @property
-    def url(self) -> str | None:
-        """The base URL of the running child."""
-        return self._url
+        return self.url
 
     async def successor(self, url: str) -> str | None:
         """Return the base URL of the child that replaces the one at `url`; None if that one is still alive."""
         try:
             async with asyncio.timeout(NOTICE_DEATH_S), self._changed:
-                await self._changed.wait_for(lambda: self._url != url)
+                await self._changed.wait_for(lambda: self.url != url)
         except TimeoutError:
             return None
         return await self.start()
 
     def kill(self, url: str) -> None:
         """Kill the child at `url`, which does not answer any more; another one replaces it."""
-        if self._url == url and self.pid is not None:
-            self._url = None  # no request begins there meanwhile
+        if self.url == url and self.pid is not None:
+            self.url = None  # no request begins there meanwhile
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -120,11 +115,6 @@ class ModelProcess(ABC):
         options = {**self._options(), "parent": os.getpid()}
         # -P: the modules beside the server's file must not shadow the standard library's.
         return [sys.executable, "-P", str(SERVER), *(f"--{name}={value}" for name, value in options.items())]
-
-    @property
-    def failed(self) -> bool:
-        """True once the process has been given up, until the next `start`."""
-        return self._failed
 
     async def _keep(self) -> None:
         deaths = 0
@@ -180,7 +170,7 @@ class ModelProcess(ABC):
 
     async def _announce(self, url: str | None, *, failed: bool = False) -> None:
         async with self._changed:
-            self._url, self._failed = url, failed
+            self.url, self.failed = url, failed
             self._changed.notify_all()
 
     def _failure(self, what: str) -> ProviderFailed:
@@ -192,11 +182,11 @@ class ModelProcess(ABC):
 class EmbeddedModel(ModelProcess):
     """The model that comes with dragoman."""
 
-    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2, threads: int | None = None) -> None:
+    def __init__(self, weights: Weights = SMOLLM2, *, slots: int = 2) -> None:
         super().__init__("embedded model", "Set DRAGOMAN_MODEL_URL to another server.")
         self.weights = weights
         self._slots = slots
-        self._threads = threads or generating_threads()
+        self._threads = generating_threads()
 
     def _options(self) -> Mapping[str, object]:
         return {

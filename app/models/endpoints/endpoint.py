@@ -19,7 +19,7 @@ from app.models.http.client import is_local
 from app.models.server_connection import EmbeddedConnection, ScriptedConnection, ServerConnection, UnavailableConnection
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.estimates import LRUCache
-from app.models.wire.openai.provider import ANY_MODEL
+from app.models.wire.hosted_provider import ANY_MODEL
 
 LIST_LIMIT_S = 5.0  # for a server to list its models
 SOON_S = 30.0  # before a failed listing is retried

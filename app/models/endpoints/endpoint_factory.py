@@ -14,14 +14,12 @@ from app.core.provider import Provider, ProviderFailed
 from app.models.endpoints.endpoint import Endpoint, Origin
 from app.models.endpoints.key_sources import KeyFolder, Keys, read_keys
 from app.models.endpoints.server_state import ServerState
-from app.models.providers import connect
+from app.models.providers import provider_kind
 from app.models.server_connection import (
     ConnectionOptions,
     FixedConnection,
     ServerConnection,
     UnavailableConnection,
-    key_missing,
-    not_available,
 )
 from app.redaction.redactor import Redactor
 from app.replicas.secret_store import SecretStore
@@ -72,15 +70,11 @@ class EndpointFactory:
         self.redactor = redactor
         self.servers = 1  # of dragoman that share the endpoints
 
-    def keys_of(self, spec: EndpointSpec) -> Keys:
-        """Read the keys of a spec and register them with the redactor."""
-        keys = read_keys(spec, self._environ, self.keys.folder, self.keys.shared)
-        self.redactor.add(*keys.values)
-        return keys
-
     def create(self, name: str, spec: EndpointSpec, origin: Origin, keys: Keys | None = None) -> Endpoint:
         """Create an endpoint without contacting its server. If all of its keys are missing, its requests fail."""
-        keys = self.keys_of(spec) if keys is None else keys
+        if keys is None:
+            keys = read_keys(spec, self._environ, self.keys.folder, self.keys.shared)
+            self.redactor.add(*keys.values)
         full = self._common.apply(spec)
         server = ServerState(name, keys.values, spec.max_requests)
         if not spec.url.startswith(SERVED):
@@ -97,13 +91,14 @@ class EndpointFactory:
         missing = f"The keys of the endpoint {name}: {'; '.join(keys.problems)}. Correct this, and restart."
         if keys.problems and not keys.values:
             message = f"The keys of the endpoint {name} are missing. Admins see the reason in GET /endpoints."
-            return UnavailableConnection(key_missing(message)), missing
+            return UnavailableConnection(message, without_key=True), missing
         try:
-            return connect(spec, next(iter(keys.values), None), self._manner), missing if keys.problems else ""
+            connection = provider_kind(spec.url, spec.format).connect(spec, next(iter(keys.values), None), self._manner)
+            return connection, missing if keys.problems else ""
         except ENVIRONMENT_ERRORS as error:
             message = f"The endpoint {name} cannot be reached from here. Admins see the reason in GET /endpoints."
             why = f"The endpoint {name} cannot be reached from here: {error}. {ADVICE}"
-            return UnavailableConnection(not_available(message)), why
+            return UnavailableConnection(message), why
 
     def wrap(self, name: str, provider: Provider) -> Endpoint:
         """Create an endpoint around an existing provider."""

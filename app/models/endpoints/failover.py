@@ -30,7 +30,7 @@ from app.models.endpoints.faults import UNREAD
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.retry_policy import Attempt, Backoff
 from app.models.endpoints.server_state import ServerState
-from app.models.endpoints.vision_fallback import ModelsWith, VisionFallback, no_models
+from app.models.endpoints.vision_fallback import ModelsWith, VisionFallback
 from app.models.http.failures import ANSWER_TOO_LONG
 from app.models.tokens.counter import TokenCounter
 
@@ -50,13 +50,13 @@ class ModelRoute(Struct):
     principal: str = ""
     backoff: Backoff = BACKOFF
     check_not_paused: Callable[[], None] = lambda: None  # raises Paused; checked again after every wait
-    models_with: ModelsWith = no_models
+    models_with: ModelsWith = lambda ability: ()
     most_characters: int = MOST_CHARACTERS  # of an answer
     clearance: Clearance | None = None
+    reached: bool = False  # a model may have read the request
     _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
     _current: ModelHandle | None = None
     _last: ModelHandle | None = None
-    _reached: bool = False
 
     @property
     def current(self) -> ModelHandle:
@@ -91,7 +91,7 @@ class ModelRoute(Struct):
         attempt = self._start_attempt(request)
         started = False
         counted = False
-        self._reached = False
+        self.reached = False
         limit = AnswerLimit(self.most_characters)
         try:
             while True:
@@ -107,7 +107,7 @@ class ModelRoute(Struct):
                         yield waiting_notice(server, number)
                         number = await queued.wait_for_move(number)
                     self.check_not_paused()
-                    before, self._reached = self._reached, True
+                    before, self.reached = self.reached, True
                     async with aclosing(self._answer(attempt, request, limit)) as pieces:
                         async for piece in pieces:
                             if not started:
@@ -126,7 +126,7 @@ class ModelRoute(Struct):
                         for last in interrupted_pieces(failure, server, limit):
                             yield last
                         return
-                    self._reached = before or failure.code not in UNREAD
+                    self.reached = before or failure.code not in UNREAD
                     following = attempt.failed(failure)
                 finally:
                     queued.leave()
@@ -235,12 +235,8 @@ class ModelRoute(Struct):
     def answers(self) -> str:
         return self.last.name
 
-    @property
-    def reached(self) -> bool:
-        return self._reached
-
     def apart(self) -> ModelRoute:
-        return replace(self, _current=None, _last=None, _reached=False)
+        return replace(self, _current=None, _last=None, reached=False)
 
     async def close(self) -> None:
         """Do nothing: the models are shared by all runs."""

@@ -60,19 +60,12 @@ class LastError(Struct, frozen=True):
     status: int | None = None
 
 
-class Health:
-    """Cooldowns of one endpoint and of its models, and its last error."""
+class Health(Cooldowns[str | None]):
+    """Cooldowns of one endpoint (None) and of its models, and its last error."""
 
     def __init__(self, now: Now = time.monotonic) -> None:
-        self._cooldowns: Cooldowns[str | None] = Cooldowns(now)  # by model; None is the whole server
+        super().__init__(now)
         self.last_error: LastError | None = None
-
-    def mark_down(self, seconds: float, why: str) -> None:
-        """The server is unreachable: cool all of its models down."""
-        self._cooldowns.start(None, seconds, why)
-
-    def cool_down(self, model: str, seconds: float, why: str) -> None:
-        self._cooldowns.start(model, seconds, why)
 
     @property
     def is_down(self) -> bool:
@@ -86,33 +79,26 @@ class Health:
 
     def answered(self, model: str) -> None:
         """The model has answered."""
-        self._cooldowns.end(None)
-        self._cooldowns.end(model)
+        self.end(None)
+        self.end(model)
         if self.is_down:
             self.last_error = None
 
     def listed(self) -> None:
         """The server has listed its models: a gateway does so while none of them answers."""
-        self._cooldowns.end(None)
+        self.end(None)
         if self.is_silent:
             self.last_error = None
 
     def cooldown_of(self, model: str) -> Cooldown | None:
         """Return the cooldown that applies to the model, if one does."""
-        return self.server_cooldown or self._cooldowns.of(model)
+        return self.server_cooldown or self.of(model)
 
     @property
     def server_cooldown(self) -> Cooldown | None:
-        return self._cooldowns.of(None)
+        return self.of(None)
 
     @property
     def cooling(self) -> dict[str, float]:
         """Seconds left of each model's cooldown."""
-        return {
-            model: round(self.left_s(cooldown), 1)
-            for model, cooldown in self._cooldowns.all().items()
-            if model is not None
-        }
-
-    def left_s(self, cooldown: Cooldown | None) -> float:
-        return self._cooldowns.left_s(cooldown)
+        return {model: round(self.left_s(cooldown), 1) for model, cooldown in self.all().items() if model is not None}

@@ -108,15 +108,11 @@ class KeyFolder:
 
     async def keep(self, name: str, keys: Sequence[str]) -> str:
         """Write a new file with a unique name, and return the name. Raises OSError, StoreFailed."""
-        if self._vault is None:
-            return self._keep(name, keys)
         file = f"{name}.{secrets.token_hex(4)}{SENT}"
-        await self._vault.put(KIND, file, "\n".join(keys).encode())
-        return file
-
-    def _keep(self, name: str, keys: Sequence[str]) -> str:
+        if self._vault:
+            await self._vault.put(KIND, file, "\n".join(keys).encode())
+            return file
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = f"{name}.{secrets.token_hex(4)}{SENT}"
         opened = os.open(self.folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(opened, "w") as kept:
             kept.write("".join(f"{key}\n" for key in keys))

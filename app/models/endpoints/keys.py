@@ -32,9 +32,8 @@ class KeyRing:
 
     def pick(self, model: str) -> Key:
         """Return the first usable key; if all cool down, the one that is ready first, refused keys last."""
-        return self.keys[0] if len(self.keys) == 1 else self._first_ready(model)
-
-    def _first_ready(self, model: str) -> Key:
+        if len(self.keys) == 1:
+            return self.keys[0]
         return min(
             self.keys, key=lambda key: (self.is_refused(key, model), self._cooldowns.left_s(self._cooldown(key, model)))
         )

@@ -38,10 +38,6 @@ class ModelHandle(Struct, eq=False, weakref=True):
         # Not a method of this handle: a cycle would keep a removed endpoint open, with the process of a served model.
         counter.sees = partial(can_see, self.provider)
 
-    def can_see(self, ability: str) -> bool | None:
-        """Return whether the model reads `images` or `pdf`; None while unknown."""
-        return can_see(self.provider, ability)
-
     def learn_slots(self) -> None:
         """Take over the number of slots that the server reports, unless a limit is configured."""
         slots = self.provider.ability("slots").value

@@ -23,7 +23,8 @@ from app.models.endpoints.model_names import (
     unknown_model_message,
 )
 from app.models.endpoints.server_state import ServerState
-from app.models.server_connection import FixedConnection, UnavailableConnection, not_available
+from app.models.endpoints.vision_fallback import can_see
+from app.models.server_connection import FixedConnection, UnavailableConnection
 
 GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
 NONE_LEFT = "No endpoint is left. Add one with `dragoman endpoint add`, or restart."
@@ -80,18 +81,14 @@ class Models:
     def _default(self) -> ModelLocation:
         if self.wanted:
             return find_model(self.wanted, self.aliases, self.endpoints) or (self._removed_default, None)
-        return (self.first if self.endpoints else self._removed_default), None
-
-    @property
-    def first(self) -> Endpoint:
-        return self.endpoints[next(iter(self.endpoints))]
+        return next(iter(self.endpoints.values()), None) or self._removed_default, None
 
     @cached_property
     def _removed_default(self) -> Endpoint:
         """Placeholder for a removed default model: requests fail instead of going to another model unnoticed."""
         head, slash, model = resolve_alias(self.wanted or "", self.aliases).partition("/")
         name = head if slash else "none"
-        connection = UnavailableConnection(not_available(GONE.format(self.wanted) if self.wanted else NONE_LEFT))
+        connection = UnavailableConnection(GONE.format(self.wanted) if self.wanted else NONE_LEFT)
         spec = EndpointSpec.model_construct(url="scripted:", model=(model if slash else head) or None)
         return Endpoint(name, spec, "built in", connection, ServerState(name))
 
@@ -146,7 +143,7 @@ class Models:
             stated = {"images": endpoint.spec.images, "pdf": endpoint.spec.pdf}.get(ability)
             for model in endpoint.models():
                 found[f"{endpoint.name}/{model}"] = hints_for(model).get(ability) if stated is None else stated
-            known = ((handle.name, handle.can_see(ability)) for handle in endpoint.handles())
+            known = ((handle.name, can_see(handle.provider, ability)) for handle in endpoint.handles())
             found.update((name, sees) for name, sees in known if sees is not None)
         return [name for name, sees in found.items() if sees]
 

@@ -113,7 +113,7 @@ class Attempt:
         if failure.code not in (TOO_LONG, NO_VISION):  # these are not faults of the server
             server.failed(failure)
         if fault.of == "server":
-            server.health.mark_down(seconds, failure.code)
+            server.health.start(None, seconds, failure.code)
         if fault is LIMITED:
             server.keys.limited(self.key, self._model, seconds)
         if not refuses_key(fault) or self.key.value is None:
@@ -159,9 +159,8 @@ class Attempt:
         """Give this model up and return the next one, if one is left."""
         keyless = refuses_key(fault) and self.key.value is None  # no key to cool down
         if fault.of == "model" or keyless:
-            self.handle.server.health.cool_down(
-                self._model, cooldown_s(ABSENT if keyless else fault, failure), failure.code
-            )
+            seconds = cooldown_s(ABSENT if keyless else fault, failure)
+            self.handle.server.health.start(self._model, seconds, failure.code)
         if self.handle is self._handles[0]:
             self._reason = failure.code
         self._failed.append(failure)

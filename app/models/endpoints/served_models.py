@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from app.config.model_settings import DEFAULT
@@ -169,20 +168,19 @@ class ServedModels:
             "by": row.by,
             "at": row.at,
         }
-        return model | asdict(self._state(row.name, served=served))
+        return model | self._state(row.name, served=served)
 
-    def _state(self, name: str, *, served: bool) -> State:
+    def _state(self, name: str, *, served: bool) -> dict[str, Any]:
+        """Return the state (off, asleep, starting, ready or failed), and what there is to say of the process."""
         member = self._member(name) if served else None
-        if member is None:
-            return State("asleep" if served else "off")
-        process = member.process
-        return State(
-            member.state,
-            member.problem or None,
-            process.pid if process else None,
-            process.deaths if process else 0,
-            member.users,
-        )
+        process = member.process if member else None
+        return {
+            "state": member.state if member else "asleep" if served else "off",
+            "problem": member.problem or None if member else None,
+            "pid": process.pid if process else None,
+            "restarts": process.deaths if process else 0,
+            "in_use": member.users if member else 0,
+        }
 
     def _member(self, name: str) -> Member | None:
         return self._pool.find(name) if self._pool else None
@@ -190,16 +188,6 @@ class ServedModels:
     @property
     def _pool(self) -> ModelPool | None:
         return self._registry.serving.pool if self._registry and self._registry.serving else None
-
-
-class State(Struct, frozen=True):
-    """The state of a model: off, asleep, starting, ready or failed."""
-
-    state: str
-    problem: str | None = None
-    pid: int | None = None
-    restarts: int = 0
-    in_use: int = 0
 
 
 def audit(name: str, decision: str, by: str, path: str) -> AuditRow:

@@ -17,7 +17,8 @@ from app.config.sources import SettingsError
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import Provider, ProviderFailed
-from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.models.capabilities.discovery import KNOWN_SERVERS, discover
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.endpoint_factory import EndpointDefaults, EndpointFactory
 from app.models.endpoints.key_sources import Keys
@@ -28,7 +29,7 @@ from app.models.http.client import model_client
 from app.models.server_connection import ConnectionOptions
 from app.models.serving.lazy_pool import Serving
 from app.models.tokens.counter import create_counter
-from app.models.wire.openai.provider import ANY_MODEL
+from app.models.wire.hosted_provider import ANY_MODEL
 from app.redaction.redactor import Redactor
 from app.replicas.secret_store import SecretStore
 from app.storage.endpoints import EndpointRow
@@ -60,7 +61,7 @@ async def open_models(
     environ: Mapping[str, str],
     choose: ChooseProvider | None = None,
     *,
-    known_servers: Sequence[KnownServer] = KNOWN_SERVERS,
+    known_servers: Sequence[Profile] = KNOWN_SERVERS,
     switch: KillSwitch | None = None,
     vault: SecretStore | None = None,
 ) -> AsyncGenerator[OpenedModels, None]:
@@ -110,15 +111,14 @@ async def _open(
     registry: EndpointRegistry,
     settings: Settings,
     choose: ChooseProvider | None,
-    known_servers: Sequence[KnownServer],
+    known_servers: Sequence[Profile],
     switch: KillSwitch,
 ) -> OpenedModels:
     about, why = "", "as configured"
     factory = registry.factory
     rows = await registry.rows()
-    if inside := in_workspace(
-        own_key_files(rows), settings.workspace
-    ):  # it may be another one than when they were added
+    # It may be another workspace than when they were added.
+    if inside := in_workspace(own_key_files(rows), settings.workspace):
         raise SettingsError(inside)
     try_fallback = names_other_endpoint(settings, [row.name for row in rows])
     own = None if try_fallback else settings.model
@@ -180,7 +180,7 @@ def settings_keys(settings: Settings) -> Keys:
 
 
 async def discover_endpoint(
-    factory: EndpointFactory, model: str | None, keys: Keys, known_servers: Sequence[KnownServer]
+    factory: EndpointFactory, model: str | None, keys: Keys, known_servers: Sequence[Profile]
 ) -> tuple[Endpoint, str]:
     """Return a model server that runs on this machine, else the embedded model; and the reason."""
     async with model_client("http://127.0.0.1") as client:

@@ -54,10 +54,6 @@ ModelsWith = Callable[[str], Sequence[str]]
 """Return the names of the models with an ability."""
 
 
-def no_models(ability: str) -> Sequence[str]:
-    return ()
-
-
 class VisionFallback(Struct):
     """Get one answer from the model called `name`, and record what the answer shows about its abilities.
 
@@ -66,7 +62,7 @@ class VisionFallback(Struct):
 
     name: str
     provider: Provider
-    models_with: ModelsWith = no_models
+    models_with: ModelsWith = lambda ability: ()
     described: set[str] = field(default_factory=set)
     _answered: bool = False
 
@@ -97,9 +93,14 @@ class VisionFallback(Struct):
                 self._learn(tried, can_see=False)
             raise self._refusal(request, tried, refusal.message) from refusal
         unseen = attached if broken else blind | tried
-        async with aclosing(self._retry_described(request, unseen, tried, refusal)) as pieces:
-            async for piece in pieces:
-                yield piece
+        try:
+            async with aclosing(self._stream_described(request, unseen, tried, can_see=False)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except ProviderFailed:
+            if self._answered:
+                raise
+            raise refusal from None  # refused with descriptions as well: the files were not the reason
 
     async def _stream_described(
         self, request: ModelRequest, blind: Collection[str], tried: Collection[str], *, can_see: bool
@@ -120,19 +121,6 @@ class VisionFallback(Struct):
                     self._answered = True
                     self._learn(tried, can_see=can_see)
                 yield piece
-
-    async def _retry_described(
-        self, request: ModelRequest, blind: Collection[str], tried: Collection[str], refusal: ProviderFailed
-    ) -> AsyncGenerator[Piece, None]:
-        """Retry with descriptions. If that is refused as well, the files were not the reason."""
-        try:
-            async with aclosing(self._stream_described(request, blind, tried, can_see=False)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except ProviderFailed:
-            if self._answered:
-                raise
-            raise refusal from None
 
     def _learn(self, abilities: Collection[str], *, can_see: bool) -> None:
         for one in abilities:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import httpx2
 from msgspec import Struct
 
-from app.models.http.transport.head import head_of
-from app.models.http.transport.lean import LeanTransport
+from app.models.http.transport.lean import LeanTransport, head_of
 from tools.base.hidden_fields import repr_without
 
 CONNECT_LIMIT_S = 10.0
 INACTIVITY_S = 300.0
 # Hundreds of idle connections slow every request down. Active ones are limited per endpoint (max_requests).
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=10)
-# A kept-alive connection that the server has closed fails only when it is used.
+# A kept-alive connection that the server has closed, without notice, fails only when it is used.
 CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 PASTED = ("/chat/completions", "/messages", "/models")  # paths that users paste with the base URL
 MOST_PREPARED = 32  # URLs and keys of one client
@@ -31,6 +30,20 @@ TRANSIENT = (408, 425, 429)  # as are all 5xx
 
 
 TransportKind = Literal["lean", "httpx2"]
+T = TypeVar("T")
+
+
+class CompletionRequest(Struct, frozen=True):
+    """A request to POST. `key` is redacted from error texts; `inactivity_s` overrides the client's inactivity limit."""
+
+    url: str
+    content: bytes
+    headers: Mapping[str, str]
+    key: str | None = None
+    inactivity_s: float | None = None
+    traceparent: str = ""
+
+    __repr__ = repr_without("headers", "key")
 
 
 class ModelClient(httpx2.AsyncClient):
@@ -44,20 +57,15 @@ class ModelClient(httpx2.AsyncClient):
         self._lean = lean
         self._prepared = lru_cache(MOST_PREPARED)(self._prepare)  # nothing else of a request changes
 
-    async def send_completion(
-        self,
-        url: str,
-        content: bytes,
-        headers: Mapping[str, str],
-        inactivity_s: float | None,
-        traceparent: str = "",
-    ) -> httpx2.Response:
+    async def send_completion(self, completion: CompletionRequest) -> httpx2.Response:
         """POST a body; return the response with its own unread. Raises httpx2.HTTPError and httpx2.InvalidURL."""
-        prepared = self._prepared(url, tuple(headers.items()), inactivity_s)
+        prepared = self._prepared(completion.url, tuple(completion.headers.items()), completion.inactivity_s)
         if self._lean is None or self.cookies or self.is_closed:
-            return await self._send_by_httpx2(prepared, content, traceparent)
-        trace = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
-        head = prepared.head + trace + b"content-length: %d\r\n\r\n" % len(content)
+            return await self._send_by_httpx2(prepared, completion.content, completion.traceparent)
+        content, head = completion.content, prepared.head
+        if completion.traceparent:
+            head += b"traceparent: %s\r\n" % completion.traceparent.encode()
+        head += b"content-length: %d\r\n\r\n" % len(content)
         try:
             response = await self._lean.send(prepared.request, head, httpx2.ByteStream(content))
         except httpx2.RequestError as error:
@@ -157,6 +165,14 @@ def base_url_of(url: str) -> str:
     for pasted in PASTED:
         base = base.removesuffix(pasted)
     return base if urlsplit(base).path else f"{base}/v1"
+
+
+async def retried(send: Callable[[], Awaitable[T]]) -> T:
+    """Send a request, and once more if its connection turns out to be closed."""
+    try:
+        return await send()
+    except CLOSED:
+        return await send()
 
 
 class NoAnswer(ValueError):

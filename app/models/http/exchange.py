@@ -9,102 +9,43 @@ from contextlib import aclosing
 from email.utils import parsedate_to_datetime
 from functools import partial
 from math import isfinite
-from typing import Protocol
 
 import httpx2
-from msgspec import Struct
 
 from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
 from app.core.time_slice import CHARACTERS, TimeSlice, parts
 from app.models.http import failures
-from app.models.http.client import CLOSED, ModelClient
+from app.models.http.answer_stream import AnswerStream
+from app.models.http.client import CompletionRequest, ModelClient, retried
 from app.models.http.transport.lean import LeanResponse
 from parsing import CallDelta, Thought
-from tools.base.hidden_fields import repr_without
 
 DRAIN_S = 0.05
 MAX_ERROR_BYTES = 64 * 1024
 
 
-class Reader(Protocol):
-    """Decoder of the body of a 200 answer, sans-IO."""
-
-    @property
-    def done(self) -> bool:
-        """True once no more data will follow."""
-        ...
-
-    @property
-    def whole(self) -> bool:
-        """True once the model has given its stop reason; only usage may follow."""
-        ...
-
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        """Yield the pieces that these bytes complete. Raises ProviderFailed."""
-        ...
-
-    def offer(self, take_text: TakeText, data: bytes) -> bool:
-        """Offer the text of these bytes if that is clear without decoding them; return False if it was not taken."""
-        ...
-
-    def close(self) -> Iterable[Piece]:
-        """Return the pieces held until the end. Raises ProviderFailed if the answer is incomplete."""
-        ...
-
-
-class CompletionRequest(Struct, frozen=True):
-    """A request to POST. `key` is redacted from error texts; `inactivity_s` overrides the client's inactivity limit."""
-
-    url: str
-    content: bytes
-    headers: Mapping[str, str]
-    key: str | None = None
-    inactivity_s: float | None = None
-    traceparent: str = ""
-
-    __repr__ = repr_without("headers", "key")
-
-
 class RequestRefused(Exception):
     """The server answered with a status other than 200. `text` is the start of its answer, with the key redacted."""
 
-    def __init__(self, url: str, status: int, text: str, retry_after_s: float | None) -> None:
+    def __init__(self, status: int, text: str, failure: ProviderFailed) -> None:
         super().__init__(status)
-        self.url = url
         self.status = status
         self.text = text
-        self.retry_after_s = retry_after_s
-
-    def failure(self) -> ProviderFailed:
-        return failures.bad_status(self.url, self.status, self.text, self.retry_after_s)
+        self.failure = failure
 
 
 async def post(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
     """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
     try:
-        response = await send_with_retry(client, request)
+        response = await retried(partial(client.send_completion, request))
         if response.status_code == 200:
             return response
         text = await error_text(response, request.key)
     except httpx2.HTTPError as error:
         raise failure_of(error, request.url) from error
-    raise RequestRefused(request.url, response.status_code, text, retry_after_s(response.headers, time.time()))
-
-
-async def send_with_retry(client: ModelClient, request: CompletionRequest) -> httpx2.Response:
-    """Send the request, and retry once on a closed connection: servers close idle ones without notice."""
-    send = partial(
-        client.send_completion,
-        request.url,
-        request.content,
-        request.headers,
-        inactivity_s=request.inactivity_s,
-        traceparent=request.traceparent,
-    )
-    try:
-        return await send()
-    except CLOSED:
-        return await send()
+    status = response.status_code
+    failure = failures.bad_status(request.url, status, text, retry_after_s(response.headers, time.time()))
+    raise RequestRefused(status, text, failure)
 
 
 async def error_text(response: httpx2.Response, key: str | None) -> str:
@@ -123,7 +64,7 @@ async def error_text(response: httpx2.Response, key: str | None) -> str:
 
 
 async def read_pieces(
-    response: httpx2.Response, reader: Reader, url: str, take_text: TakeText | None = None
+    response: httpx2.Response, reader: AnswerStream, take_text: TakeText | None = None
 ) -> AsyncGenerator[Piece, None]:
     """Yield the pieces that the reader decodes from the body, except for text that was taken. Raises ProviderFailed.
 
@@ -146,7 +87,7 @@ async def read_pieces(
                     break
         except httpx2.HTTPError as error:
             if not reader.whole:
-                raise failure_of(error, url, started=True) from error
+                raise failure_of(error, reader.url, started=True) from error
     for piece in small(reader.close()):
         yield piece
         await time_slice.pause_if_over()

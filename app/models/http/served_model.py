@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from app.models.http.client import CLOSED, is_local, json_answer
+from app.models.http.client import NoAnswer, is_local, json_answer, retried
 from app.models.http.json_body import encode
 from tools.base.hidden_fields import repr_without
 
@@ -42,7 +42,13 @@ class ServedModel(Struct, frozen=True):
         send = partial(
             json_answer, self.client, method, url, self.key, content=content, most=MAX_LIST_BYTES, headers=self.headers
         )
+        return await retried(send)
+
+    async def ask_if_supported(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
+        """As `ask`; None if the server has no such URL. Raises NoAnswer only if a retry may help."""
         try:
-            return await send()
-        except CLOSED:
-            return await send()
+            return await self.ask(method, url, body)
+        except NoAnswer as refusal:
+            if not refusal.lasting:
+                raise
+            return None

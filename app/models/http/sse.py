@@ -16,11 +16,10 @@ class EventTooLarge(ValueError):
 
 
 class Event(Struct, frozen=True):
-    """One event; `event` is `message` by default, `id` the last id that the server sent."""
+    """One event; `event` is `message` by default."""
 
     data: str
     event: str = "message"
-    id: str = ""
 
 
 class EventReader:
@@ -37,7 +36,6 @@ class EventReader:
         self._partial: list[bytes] = []  # fragments of the current line, joined once at its end
         self._data: list[str] = []
         self._event = ""
-        self._id = ""
         self._held = 0
         self._first_line = True
         self._after_cr = False
@@ -70,7 +68,7 @@ class EventReader:
         for line in data[:-2].split(b"\n\n"):
             if line[:6] != b"data: " or b"\n" in line:
                 return None
-            events.append(Event(line[6:].decode("utf-8", "replace"), "message", self._id))
+            events.append(Event(line[6:].decode("utf-8", "replace")))
         self._first_line = False  # nor does it begin with a BOM
         return events
 
@@ -109,16 +107,14 @@ class EventReader:
                 self._data.append(value)
             case b"event":
                 self._event = value
-            case b"id":
-                self._id = value
             case b"error":
                 self._event = "error"
                 self._data.append(value)
             case _:
-                pass  # comments (no name) and retry times do not matter to a single request
+                pass  # comments (no name), ids and retry times do not matter to a single request
 
     def _dispatch(self) -> Event | None:
-        event = Event("\n".join(self._data), self._event or "message", self._id) if self._data else None
+        event = Event("\n".join(self._data), self._event or "message") if self._data else None
         self._data.clear()
         self._event = ""
         self._held = 0

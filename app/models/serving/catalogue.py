@@ -155,11 +155,6 @@ def files_in(folders: Sequence[str]) -> list[str]:
     return sorted(found)
 
 
-def served_name(url: str) -> str:
-    """Return the name of the model in the URL of its endpoint."""
-    return url.removeprefix(SERVED)
-
-
 def check_memory(row: ServedModelRow, available: int | None, others: Sequence[str] = ()) -> None:
     """Raise TooLittleMemory if a model does not fit into the available bytes; `others` are the models that stay."""
     need = estimate_of(row)

@@ -10,14 +10,14 @@ from contextlib import aclosing
 import httpx2
 
 from app.core.clock import Clock
-from app.core.endpoint_spec import EndpointSpec
+from app.core.endpoint_spec import SERVED, EndpointSpec
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityOverrides
 from app.models.embedded.provider import stream_or_retry
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
-from app.models.serving.catalogue import served_name
 from app.models.serving.pool import Member, ModelPool
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat
 
 # The address of a server that does not run; port 9 is for discarding.
 ASLEEP = "http://127.0.0.1:9/v1"
@@ -83,13 +83,10 @@ class ServedChat(OpenAIChat):
             return self._overrides.window
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
-        return await super().count_tokens(texts) if self._awake() else None
-
-    def _awake(self) -> bool:
-        url = self._member.url
-        if url:
-            self._point_to(url)
-        return url is not None
+        if (url := self._member.url) is None:
+            return None
+        self._point_to(url)
+        return await super().count_tokens(texts)
 
     def _point_to(self, url: str) -> None:
         """Send requests to the process of now, whose port and key are its own."""
@@ -100,9 +97,6 @@ class ServedChat(OpenAIChat):
             self._named = None
             self._found = {}
 
-    async def close(self) -> None:
-        await self._client.aclose()
-
 
 class ServedConnection:
     """The one model of an endpoint, from the file of its row."""
@@ -110,7 +104,7 @@ class ServedConnection:
     where = ", served from its file"
 
     def __init__(self, pool: ModelPool, spec: EndpointSpec, clock: Clock | None, transport: TransportKind) -> None:
-        name = served_name(spec.url)
+        name = spec.url.removeprefix(SERVED)
         client = model_client(ASLEEP, inactivity_s=spec.inactivity_s or INACTIVITY_S, transport=transport)
         self.member = pool.member(name, spec.default_model or name)
         self.only = (self.member.model,)

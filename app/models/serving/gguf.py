@@ -131,8 +131,12 @@ class _Reader:
                 words = length if name == "tokenizer.ggml.tokens" else words
                 if kept is not None:
                     fields[name] = kept
+            elif kind == TEXT:
+                fields[name] = self._text(LONGEST_TEXT)
+            elif kind in NUMBERS:
+                fields[name] = self._number(NUMBERS[kind])
             else:
-                fields[name] = self._value(kind, name)
+                raise self._damaged(f"the value {name!a} of type {kind}")
         return fields, words
 
     def end_of_weights(self, alignment: int) -> int:
@@ -165,13 +169,6 @@ class _Reader:
         for _ in range(length):
             self._skip(self._number("Q"))
         return length, None
-
-    def _value(self, kind: int, name: str) -> Any:
-        if kind == TEXT:
-            return self._text(LONGEST_TEXT)
-        if kind not in NUMBERS:
-            raise self._damaged(f"the value {name!a} of type {kind}")
-        return self._number(NUMBERS[kind])
 
     def _text(self, most: int) -> str:
         length = self._number("Q")

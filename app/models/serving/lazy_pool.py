@@ -27,9 +27,9 @@ class Serving:
 
     def connect(self, spec: EndpointSpec, clock: Clock | None, transport: TransportKind) -> ServedConnection:
         from app.models.serving.connection import ServedConnection
-        from app.models.serving.pool import ModelPool, PoolLimits
+        from app.models.serving.pool import ModelPool
 
         if self.pool is None:
-            limits = PoolLimits(self._settings.model_memory_mb, self._settings.model_idle_s)
-            self.pool = ModelPool(self._store, limits, self._switch.unpaused)
+            memory_mb, idle_s = self._settings.model_memory_mb, self._settings.model_idle_s
+            self.pool = ModelPool(self._store, memory_mb, idle_s, unpaused=self._switch.unpaused)
         return ServedConnection(self.pool, spec, clock, transport)

@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.provider import ProviderFailed
@@ -25,33 +24,31 @@ from app.storage.changes import StoreFailed
 from app.storage.served_models import ServedModelRow, ServedModelStore
 
 WAIT_S = 60.0  # for another model to end its answers
-SUCCESSOR_S = 1.0  # for the end of a process to be noticed
 
 logger = logging.getLogger(__name__)
 START_LIMIT_S = 600.0  # to read tens of gigabytes from a slow disk
 
 
-class PoolLimits(Struct, frozen=True):
-    """`memory_mb` for all models together, 0 for what the machine has; `idle_s` until a model stops, 0 for never."""
-
-    memory_mb: int = 0
-    idle_s: float = 900.0
-
-
 class ModelPool:
-    """`available` returns the bytes that may still be taken, None if unknown. While `unpaused` waits, none starts."""
+    """`memory_mb` for all models together, 0 for what the machine has; `idle_s` until one stops, 0 for never.
+
+    `available` returns the bytes that may still be taken, None if unknown. While `unpaused` waits, none starts.
+    """
 
     def __init__(
         self,
         store: ServedModelStore,
-        limits: PoolLimits = PoolLimits(),  # noqa: B008
+        memory_mb: int = 0,
+        idle_s: float = 900.0,
+        *,
         unpaused: Callable[[], Awaitable[None]] | None = None,
         available: Callable[[], int | None] = available_memory,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits = limits
         self.now = now
         self.unpaused = unpaused
+        self._memory_mb = memory_mb
+        self._idle_s = idle_s
         self._store = store
         self._available = available
         self._members: list[Member] = []
@@ -128,9 +125,9 @@ class ModelPool:
         if free is not None:
             free -= sum(one.need.weights for one in staying)
             free += sum(one.need.bytes - one.need.weights for one in leaving)
-        if not self.limits.memory_mb:
+        if not self._memory_mb:
             return free
-        left = self.limits.memory_mb * MIB - sum(one.need.bytes for one in staying)
+        left = self._memory_mb * MIB - sum(one.need.bytes for one in staying)
         return left if free is None else min(left, free)
 
     def check_memory(self, row: ServedModelRow) -> None:
@@ -153,28 +150,24 @@ class ModelPool:
 
     def _plan_stop(self) -> None:
         """Look again when the next idle model is due; nothing is planned while none runs."""
-        due = [one.last_used + self.limits.idle_s for one in self._members if one.may_idle]
-        if self.limits.idle_s and due and self._timer is None:
+        due = [one.last_used + self._idle_s for one in self._members if one.may_idle]
+        if self._idle_s and due and self._timer is None:
             delay = max(1.0, min(due) - self.now())
             self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        self.spawn(self.stop_idle())
+        task = asyncio.ensure_future(self.stop_idle())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop_idle(self) -> None:
         """Stop the models that have had no request for `idle_s`."""
         for one in list(self._members):
-            if one.may_idle and self.now() >= one.last_used + self.limits.idle_s:
-                logger.info("model %s stops: it was idle for %g s", one.name, self.limits.idle_s)
+            if one.may_idle and self.now() >= one.last_used + self._idle_s:
+                logger.info("model %s stops: it was idle for %g s", one.name, self._idle_s)
                 await one.stop()
         self._plan_stop()
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Do it in the background."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def leave(self, member: Member) -> None:
         """Remove a member that has been stopped."""

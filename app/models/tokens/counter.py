@@ -16,12 +16,10 @@ from msgspec import Struct
 from app.core.attachments import CANNOT, Attachment, described
 from app.core.messages import AskedCall, Message
 from app.core.provider import Provider
-from app.models.tokens.estimates import CHARACTERS_PER_TOKEN, LRUCache, Scale, estimated
+from app.models.tokens.estimates import LRUCache, Scale, estimated
 from app.models.tokens.picture_tokens import tokens_of
 from app.models.wire.openai.history import native_calls, wire_tools
 from tools.tool import Tool, ToolList
-
-__all__ = ["CHARACTERS_PER_TOKEN", "DEFAULT_WINDOW", "TokenCounter"]
 
 DEFAULT_WINDOW = 32_768
 LEAST_WINDOW = 2048  # lower bound after refusals without a number
@@ -252,12 +250,10 @@ class TokenCounter:
         return known[1]
 
 
-async def create_counter(provider: Provider, window: int | None, tokenizer: Path | None) -> TokenCounter:
-    """Create a counter, with the tokenizer file if given. Raises SettingsError for an invalid file."""
-    if tokenizer is None:
-        return TokenCounter(provider, window)
+async def create_counter(provider: Provider, window: int | None, tokenizer: Path) -> TokenCounter:
+    """Create a counter with the tokenizer file. Raises SettingsError for an invalid one."""
     module = import_module("app.models.tokens.tokenizer_file")  # imported lazily: few need it, and it slows start-up
-    return TokenCounter(provider, window, (await module.TokenizerFile.load(tokenizer)).count_tokens)
+    return TokenCounter(provider, window, await module.load_tokenizer(tokenizer))
 
 
 def key_of(text: str) -> Key:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -15,29 +16,25 @@ from app.models.http.json_body import encodable
 MOST_BYTES = 256 * 1024 * 1024  # ten times the largest known files
 
 
-class TokenizerFile:
-    """Count tokens in a worker thread: large texts take long, and the library releases the GIL."""
+async def load_tokenizer(path: Path) -> Callable[[Sequence[str]], Awaitable[list[int]]]:
+    """Return a function that counts tokens as the file says. Raises SettingsError if it is not a valid tokenizer."""
+    # gather catches: the library raises plain Exception.
+    [read] = await asyncio.gather(asyncio.to_thread(_read, path), return_exceptions=True)
+    if isinstance(read, BaseException):
+        advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
+        raise SettingsError([f"tokenizer: {path} cannot be used ({read}). {advice}"])
+    read.no_truncation()
+    read.no_padding()
+    return partial(_count_tokens, read)
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
 
-    @classmethod
-    async def load(cls, path: Path) -> TokenizerFile:
-        """Load the file. Raises SettingsError if it is not a valid tokenizer."""
-        # gather catches: the library raises plain Exception.
-        [read] = await asyncio.gather(asyncio.to_thread(_read, path), return_exceptions=True)
-        if isinstance(read, BaseException):
-            advice = "Set DRAGOMAN_TOKENIZER to the tokenizer.json of your model, or leave it out."
-            raise SettingsError([f"tokenizer: {path} cannot be used ({read}). {advice}"])
-        read.no_truncation()
-        read.no_padding()
-        return cls(read)
+async def _count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+    """Count in a worker thread: large texts take long, and the library releases the GIL."""
+    return await asyncio.to_thread(_counts, tokenizer, [encodable(text) for text in texts])
 
-    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        return await asyncio.to_thread(self._counts, [encodable(text) for text in texts])
 
-    def _counts(self, texts: list[str]) -> list[int]:
-        return [len(one.ids) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+def _counts(tokenizer: Tokenizer, texts: list[str]) -> list[int]:
+    return [len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def _read(path: Path) -> Tokenizer:

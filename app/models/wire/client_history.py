@@ -56,7 +56,10 @@ def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids, ori
                 pair.result = message
             continue
         pairs = [PairedCall(replace(call, id=ids.of(call))) for call in message.calls]
-        waiting |= _by_id(message.calls, pairs)
+        by_id: dict[str, list[PairedCall]] = {}  # the client's ids, which may be the same
+        for call, pair in zip(message.calls, pairs, strict=True):
+            by_id.setdefault(call.id, []).append(pair)
+        waiting |= by_id
         rows.append(replace(message, calls=tuple(pair.call for pair in pairs)))
         rows += [pairs] if pairs else []
     return [message for row in rows for message in (_results(row) if isinstance(row, list) else [row])]
@@ -95,14 +98,6 @@ def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCa
     else:
         found = [pair for pairs in waiting.values() for pair in pairs if result.name in (None, "", pair.call.name)]
     return next((pair for pair in found if pair.result is None), None)
-
-
-def _by_id(calls: Sequence[AskedCall], pairs: Sequence[PairedCall]) -> dict[str, list[PairedCall]]:
-    """Return the pairs by the ids that the client has given their calls, which may be the same."""
-    found: dict[str, list[PairedCall]] = {}
-    for call, pair in zip(calls, pairs, strict=True):
-        found.setdefault(call.id, []).append(pair)
-    return found
 
 
 def _results(pairs: Sequence[PairedCall]) -> Iterator[Message]:

@@ -6,23 +6,28 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import httpx2
 from msgspec import Struct
 
 from app.core.clock import Clock
+from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http import failures
-from app.models.http.client import ModelClient, authorization
-from app.models.http.exchange import Reader, RequestRefused, read_pieces
+from app.models.http.answer_stream import AnswerStream
+from app.models.http.client import CompletionRequest, ModelClient, authorization
+from app.models.http.exchange import RequestRefused, post, read_pieces
+from app.models.http.json_body import encode
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
+from app.models.wire.attachment_parts import EncodedFiles
 from app.models.wire.kept_format import CUT, TextFormat, TextRecord, in_format
 from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limit_in, temperature_in
-from app.models.wire.structured_output import is_structured
+from app.models.wire.structured_output import instruction, is_structured
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
@@ -105,7 +110,7 @@ class HostedProvider(BaseProvider, ABC):
         """The URL of requests."""
 
     @abstractmethod
-    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         """Send the request; return a response with status 200 and an unread body, and the decoder for it.
 
         Raises ToolsRefused and ProviderFailed.
@@ -134,24 +139,26 @@ class HostedProvider(BaseProvider, ABC):
                 self._abilities.doubt(self._about)
             raise
 
-    def _read(self, response: httpx2.Response, reader: Reader, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+    def _read(
+        self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest
+    ) -> AsyncGenerator[Piece, None]:
         wanted = request.parameters.get(FORMAT)
         if wanted is None or not (request.verbatim and is_structured(wanted)):
-            return read_pieces(response, reader, self.url, request.take_text)
+            return read_pieces(response, reader, request.take_text)
         schemas = {tool.name: tool.parameters for tool in request.tools}
         fences = self.call_form is CallForm.FENCED
         text_format = TextFormat(wanted, schemas, self.prompt_suffix(), fences)
         if self._prompts_format(request):
-            return in_format(read_pieces(response, reader, self.url), text_format)
+            return in_format(read_pieces(response, reader), text_format)
         return self._watch_format(response, reader, request, text_format)
 
     async def _watch_format(
-        self, response: httpx2.Response, reader: Reader, request: ModelRequest, wanted: TextFormat
+        self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest, wanted: TextFormat
     ) -> AsyncGenerator[Piece, None]:
         """Yield the pieces, and remember a server that has taken the format and not kept to it."""
         record = TextRecord()
         take_text = record.taking(request.take_text)
-        async with aclosing(read_pieces(response, reader, self.url, take_text)) as pieces:
+        async with aclosing(read_pieces(response, reader, take_text)) as pieces:
             async for piece in pieces:
                 record.add(piece)
                 if isinstance(piece, Finished) and piece.reason not in CUT and wanted.is_ignored(record.text):
@@ -161,7 +168,7 @@ class HostedProvider(BaseProvider, ABC):
     async def name_model(self) -> None:
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
         if self.model == ANY_MODEL:
-            self.model = await first_model(self._client, self.base_url, headers=self.headers(self.key))
+            self.model = await first_model(self._client, self.base_url, self.headers(self.key))
 
     async def window(self) -> int | None:
         """Return the configured window, else the reported one. Probes in any case, which finds other abilities, too."""
@@ -199,17 +206,18 @@ class HostedProvider(BaseProvider, ABC):
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, Reader]:
+    async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, AnswerStream]:
+        """Send the request; if its tools are refused, retry without them, with a prompt that teaches them.
+
+        If that is refused too, tools were not the reason.
+        """
         try:
             return await self._send(request, native=self.native_tools and bool(request.tools))
-        except ToolsRefused as refusal:
-            return await self._send_without_tools(request, refusal)
-
-    async def _send_without_tools(self, request: ModelRequest, refusal: ToolsRefused) -> tuple[httpx2.Response, Reader]:
-        """Retry without tools, with a prompt that teaches them. If that is refused too, tools were not the reason."""
+        except ToolsRefused as refused:
+            refusal = str(refused)
         known = self.ability("tools")
         accepted = False
-        self.show("tools", False, str(refusal))
+        self.show("tools", False, refusal)
         try:
             response = await self._send(request, native=False)
             accepted = True
@@ -219,6 +227,26 @@ class HostedProvider(BaseProvider, ABC):
                 if known.source == "answer" and known.value:
                     self.show("tools", True, known.detail)
         return response
+
+    async def _post(self, request: ModelRequest, body: Mapping[str, Any], files: EncodedFiles) -> httpx2.Response:
+        """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
+        key = request.key or self.key
+        completion = CompletionRequest(
+            self.url,
+            files.put_into(encode(body)),
+            self.headers(key),
+            key=key,
+            inactivity_s=request.inactivity_s,
+            traceparent=request.traceparent,
+        )
+        return await post(self._client, completion)
+
+    def _relayed_opening(self, request: ModelRequest, *, native: bool) -> list[Message]:
+        """Return what a client's messages lack, and its model needs: tools to teach, a format to keep to."""
+        opening = [] if native else [*request.opening()]
+        if self._prompts_format(request):
+            opening.append(Message("system", instruction(request.parameters[FORMAT])))
+        return opening
 
     def _prompts_format(self, request: ModelRequest) -> bool:
         """Return whether the prompt has to ask for the client's `response_format`, because the server does not."""
@@ -243,7 +271,7 @@ class HostedProvider(BaseProvider, ABC):
         """Return the exception for a refusal that no change of parameters can avoid."""
         if native and self._overrides.tool_calls == "auto" and refuses_tools(refusal.status, refusal.text):
             return ToolsRefused(refusal.status)
-        return refusal.failure()
+        return refusal.failure
 
     def _notice(self, piece: Piece) -> None:
         match piece:

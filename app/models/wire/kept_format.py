@@ -18,7 +18,8 @@ from app.core.provider import Finished, Piece, TakeText, TextChunk, TextPiece
 from app.models.wire.structured_output import json_of
 from parsing import Thought, parse
 
-CUT = ("length", "content_filter")  # closing the brackets of such an answer would hide that
+# The last call may be incomplete, and closing the brackets of such an answer would hide that.
+CUT = ("length", "content_filter")
 
 
 class TextFormat(Struct, frozen=True):

@@ -35,9 +35,8 @@ NAMED_WORD = lazy_pattern(
     rf"(?:argument|field|input|parameter|propert)\w*\b.{{0,40}}?\b({'|'.join(WORDS)})\b", re.IGNORECASE
 )
 LEARNED = frozenset({*OTHER_LIMIT, *HINTS, *WORDS, "temperature", "stream_options"})
-BY_VALUE = frozenset(
-    {"reasoning_effort", "service_tier", "tool_choice", "top_k", "verbosity"} | SAMPLING
-)  # another value may be accepted
+# Another value of these may be accepted.
+BY_VALUE = SAMPLING | {"reasoning_effort", "service_tier", "tool_choice", "top_k", "verbosity"}
 # Refusals of a format that do not name its parameter (Groq, vLLM, llama.cpp), and those of one schema only.
 ABOUT_FORMAT = lazy_pattern(r"response[_ ]format|json[_ ]schema|json_object|structured output|grammar", re.IGNORECASE)
 ABOUT_SCHEMA = lazy_pattern(r"invalid schema|schema conversion|not supported by|grammar|compile", re.IGNORECASE)

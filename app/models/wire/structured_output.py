@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from parsing.fitting import fit
@@ -79,12 +79,10 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
 def _candidates(text: str) -> Iterator[str]:
     """Yield the whole text, the blocks of code in it, and what begins with each of its first brackets."""
     yield text.strip()
-    for number, block in enumerate(_FENCE.finditer(text)):
-        if number < MOST_TRIES:
-            yield block["inside"].strip()
-    for number, start in enumerate(_START.finditer(text)):
-        if number < MOST_TRIES:
-            yield _whole_value(text[start.start() :])
+    for block in islice(_FENCE.finditer(text), MOST_TRIES):
+        yield block["inside"].strip()
+    for start in islice(_START.finditer(text), MOST_TRIES):
+        yield _whole_value(text[start.start() :])
 
 
 def _whole_value(text: str) -> str:

@@ -38,8 +38,9 @@ from app.models.capabilities.abilities import AbilityOverrides
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
 from app.models.http.client import model_client
+from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.openai.history import ENOUGH, wire_messages
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.openai.provider import BareChat
 from app.transcript.reply import Reply
 from parsing import parse
 from tests.support.catalogues import grown
@@ -286,7 +287,7 @@ async def test_a_script_that_is_only_asked_for_is_shown_where_no_fences_are_taug
     async with embedded() as (model, _), model_client("http://127.0.0.1", inactivity_s=60) as client:
         assert model.url
         told, defaults = AbilityOverrides("tagged"), RequestDefaults(128, 0.0)
-        chat = OpenAIChat(client, model.url, "m", model.key, overrides=told, defaults=defaults, bare_results=True)
+        chat = BareChat(client, model.url, "m", model.key, overrides=told, defaults=defaults)
         request = Message("user", "Write me a Python script that prints the first ten squares. Do not run it.")
         asked = ModelRequest([request], TOOLS, opening=partial(beginning, call_form=chat.call_form))
         reply = Reply(SCHEMAS, fences=lambda: chat.call_form is CallForm.FENCED, new_id=lambda: "c1")

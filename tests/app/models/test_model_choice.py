@@ -15,7 +15,8 @@ import pytest
 from app.core.endpoint_spec import WireFormat
 from app.core.messages import Message
 from app.core.provider import CallForm, Finished, ModelRequest, Provider, ProviderFailed, TextChunk
-from app.models.capabilities.discovery import KNOWN_SERVERS, KnownServer, discover
+from app.models.capabilities.discovery import KNOWN_SERVERS, discover
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.startup import open_models
 from app.models.http.client import base_url_of, is_local, model_client
 from app.models.providers import PROVIDERS, provider_kind
@@ -75,7 +76,7 @@ OTHER_SOFTWARE = {
 @pytest.mark.parametrize("act", OTHER_SOFTWARE.values(), ids=OTHER_SOFTWARE)
 async def test_other_software_on_a_well_known_port_is_passed_by(act: Act) -> None:
     async with asyncio.timeout(LIMIT_S), upstream(act) as other, upstream(models("qwen")) as real, free_port() as free:
-        table = [KnownServer("A", free), KnownServer("B", other.port), KnownServer("C", real.port)]
+        table = [Profile("A", port=free), Profile("B", port=other.port), Profile("C", port=real.port)]
         async with model_client("http://127.0.0.1") as client:
             found = await discover(client, table)
     assert found
@@ -84,7 +85,7 @@ async def test_other_software_on_a_well_known_port_is_passed_by(act: Act) -> Non
 
 async def test_the_first_of_the_table_wins() -> None:
     async with asyncio.timeout(LIMIT_S), upstream(models("one")) as first, upstream(models("two")) as second:
-        table = [KnownServer("A", first.port), KnownServer("B", second.port)]
+        table = [Profile("A", port=first.port), Profile("B", port=second.port)]
         async with model_client("http://127.0.0.1") as client:
             found = await discover(client, table)
             nothing = await discover(client, [])
@@ -105,7 +106,7 @@ def test_the_well_known_ports() -> None:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *, known: Sequence[KnownServer] = (), **flags: object
+    folder: Path, *, known: Sequence[Profile] = (), **flags: object
 ) -> AsyncGenerator[tuple[Provider, str], None]:
     """The model that answers by default, and what is said of it."""
     settings = settings_in(folder, **flags)
@@ -121,7 +122,7 @@ async def test_a_server_that_runs_already_is_used(tmp_path: Path) -> None:
     paths = Paths({"/v1/models": models("qwen")})
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
-        known = KnownServer("Ollama", server.port)
+        known = Profile("Ollama", port=server.port)
         async with opened(tmp_path, known=[known]) as (provider, sentence):
             assert provider.model == "qwen"
     assert sentence == f"Model: qwen at {server.base_url} (found on the port of Ollama)."

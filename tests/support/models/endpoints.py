@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.core.messages import Message
 from app.core.provider import ModelRequest
-from app.models.capabilities.discovery import KnownServer
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.startup import OpenedModels, open_models
 from app.redaction.redactor import Redactor
@@ -41,7 +41,7 @@ async def model_server(*names: str) -> AsyncGenerator[Upstream, None]:
 async def opened(
     folder: Path,
     environ: Mapping[str, str] | None = None,
-    found: KnownServer | None = None,
+    found: Profile | None = None,
     redactor: Redactor | None = None,
     **flags: object,
 ) -> AsyncGenerator[OpenedModels, None]:

@@ -54,7 +54,7 @@ async def embedded(model: EmbeddedModel | None = None) -> AsyncGenerator[tuple[E
         model = model or EmbeddedModel()
         provider = EmbeddedProvider(model_client("http://127.0.0.1"), model)
         try:
-            await provider.start()  # which may take longer than a look-up waits
+            await model.start()  # which may take longer than a look-up waits
             yield model, provider
         finally:
             await provider.close()

@@ -9,7 +9,7 @@ from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import Ability, CallForm
 from app.models.scripted import Scripted
-from app.models.wire.request_extras import added
+from app.models.wire.openai.history import added
 
 
 class Letters(Scripted):

@@ -14,6 +14,7 @@ from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.anthropic.reply import ReplyBlocks
+from app.models.wire.kept_format import CUT
 from app.models.wire.native_calls import index_of, text_of
 from app.models.wire.openai.chunks import MOST_TOKENS, is_json, read_json
 
@@ -25,7 +26,6 @@ STOPS = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-CUT = ("length", "content_filter")  # the last call may be incomplete
 REFUSED = "The model declined to answer"
 WHY = ("category", "explanation")
 FRESH, CACHED, WRITTEN = "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"

@@ -37,15 +37,6 @@ class EncodedHistory(Struct):
     def before(self) -> str:
         return self.digest.value()
 
-    @property
-    def is_conversation(self) -> bool:
-        """True if further requests with the same prefix are likely."""
-        return bool(self.tools) or len(self.messages) > 1
-
-    def instruct(self, blocks: Sequence[Block]) -> None:
-        self.digest.add("system", blocks)
-        self.system += blocks
-
     def append(self, role: str, blocks: Sequence[Block], known_as: Sequence[Block] | None = None) -> None:
         """Append blocks; `known_as` replaces them in the digest where they differ between requests."""
         if not blocks:
@@ -83,7 +74,19 @@ class Wire(Struct, frozen=True):
         results: dict[str | None, Message] = {one.call: one for one in history if one.role == "tool" and one.call}
         ids = self._ids(history)
         for position, message in enumerate(history):
-            self._add(written, message, results, ids)
+            match message.role:
+                case "system" if not written.messages:
+                    blocks = text_blocks(message.text)
+                    written.digest.add("system", blocks)
+                    written.system += blocks
+                case "tool":
+                    if message.call not in ids:
+                        written.append("user", text_blocks(result(message, bare=self.verbatim)))
+                case "assistant":
+                    self._reply(written, message, results, ids)
+                case _:
+                    hashes = {sha256: sha256 for sha256 in self.files}
+                    written.append("user", self._user_blocks(message, self.files), self._user_blocks(message, hashes))
             if not self.verbatim and ends_text_results(history[position : position + 2], ids):
                 written.append("user", text_blocks(ENOUGH))
         if not written.messages or written.messages[-1]["role"] == "assistant":
@@ -97,26 +100,6 @@ class Wire(Struct, frozen=True):
         if self.verbatim:
             return {call.id: call.id for message in history for call in native_calls(message)}
         return dict(call_ids(history, self.takes_id, self.origin).items())
-
-    def _add(
-        self,
-        written: EncodedHistory,
-        message: Message,
-        results: Mapping[str | None, Message],
-        ids: Mapping[str | None, str],
-    ) -> None:
-        match message.role:
-            case "system" if not written.messages:
-                written.instruct(text_blocks(message.text))
-            case "tool" if message.call in ids:
-                return
-            case "tool":
-                written.append("user", text_blocks(result(message, bare=self.verbatim)))
-            case "assistant":
-                self._reply(written, message, results, ids)
-            case _:
-                hashes = {sha256: sha256 for sha256 in self.files}
-                written.append("user", self._user_blocks(message, self.files), self._user_blocks(message, hashes))
 
     def _user_blocks(self, message: Message, files: Encoded) -> list[Block]:
         """Return the blocks of a user message, files first."""

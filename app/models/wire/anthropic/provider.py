@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.core.provider import ModelRequest
-from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
-from app.models.http.json_body import encode
+from app.models.http.answer_stream import AnswerStream
+from app.models.http.exchange import RequestRefused
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.blocks import Block, wire_tools
@@ -23,9 +23,9 @@ from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import TakesId, takes_plain, takes_short_ids
 from app.models.wire.client_history import settled, with_opening
 from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
+from app.models.wire.openai.history import added
 from app.models.wire.parameters import EFFORT, FORMAT, limit_in
-from app.models.wire.request_extras import added
-from app.models.wire.structured_output import instruction, is_structured
+from app.models.wire.structured_output import is_structured
 from tools.base.patterns import lazy_pattern
 
 VERSION = "2023-06-01"  # the newest version accepts no temperature
@@ -79,26 +79,16 @@ class AnthropicMessages(HostedProvider):
             reasoning_in(message, self._origin) if native else ""
         )
 
-    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
-        key = request.key or self.key
         with_reasoning = True
-        room = self._room(request)
+        room = max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
         given = self._given(request)
         while True:  # terminates: each round leaves out one more thing
             written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
             body = self._body(request, written, room, given)
-            content = files.put_into(encode(body))
-            completion = CompletionRequest(
-                self.url,
-                content,
-                self.headers(key),
-                key=key,
-                inactivity_s=request.inactivity_s,
-                traceparent=request.traceparent,
-            )
             try:
-                return await post(self._client, completion), MessagesAnswer(self.url, self._origin, written.before)
+                return await self._post(request, body, files), MessagesAnswer(self.url, self._origin, written.before)
             except RequestRefused as refusal:
                 sent = {name: body[name] for name in (TEMPERATURE,) if name in body}
                 if self._parameters.learn(refusal.status, refusal.text, sent):
@@ -133,9 +123,7 @@ class AnthropicMessages(HostedProvider):
         wire = Wire(native, tools, self._origin, replays=with_reasoning, files=files, takes_id=self._takes_id)
         if not request.verbatim:
             return replace(wire, clock=self._clock).write(request.whole())
-        opening = [] if native else [*request.opening()]
-        if self._prompts_format(request):
-            opening.append(Message("system", instruction(request.parameters[FORMAT])))
+        opening = self._relayed_opening(request, native=native)
         history = settled(with_opening(opening, request.messages), self._takes_id, self._origin)
         return replace(wire, verbatim=True).write(history)
 
@@ -143,6 +131,7 @@ class AnthropicMessages(HostedProvider):
         self, request: ModelRequest, written: EncodedHistory, room: int, given: Mapping[str, Any]
     ) -> dict[str, Any]:
         thinks = not request.verbatim and bool(given.get("thinking"))  # which takes no other temperature than 1
+        is_conversation = bool(written.tools) or len(written.messages) > 1
         fields = self._parameters.fields(self.model, None, None if thinks else self._temperature(request))
         body = message_fields(given, tools=bool(written.tools)) | {
             "model": self.model,
@@ -150,7 +139,7 @@ class AnthropicMessages(HostedProvider):
             "system": marked(written.system),
             "tools": marked(written.tools),
             # A single side query is not worth caching.
-            "messages": marked_turns(written.messages) if written.is_conversation else written.messages,
+            "messages": marked_turns(written.messages) if is_conversation else written.messages,
             "stream": True,
             TEMPERATURE: min(fields[TEMPERATURE], HOTTEST) if TEMPERATURE in fields else None,
         }
@@ -162,9 +151,6 @@ class AnthropicMessages(HostedProvider):
         if wanted is None or (request.verbatim and not isinstance(self.ability("answer").value, int)):
             return wanted or longest  # a client may know its model better
         return min(longest, wanted)
-
-    def _room(self, request: ModelRequest) -> int:
-        return max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
 
     def _longest_answer(self) -> int:
         answer, window = (self.ability(name).value for name in ("answer", "window"))

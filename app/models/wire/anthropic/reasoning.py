@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.core.messages import AskedCall, Message, OpaqueMetadata
 from app.models.wire.anthropic.blocks import Block, text_blocks, tool_use
@@ -56,25 +55,24 @@ def replayed(
     seal = message.sealed
     if seal is None or seal.origin != origin or seal.fields.get(BEFORE) != before:
         return None
-    return rebuilt(seal.fields.get(CONTENT), message.text, list(calls), ids)
-
-
-def rebuilt(content: Any, text: str, calls: list[AskedCall], ids: Mapping[str | None, str]) -> list[Block] | None:
+    content = seal.fields.get(CONTENT)
+    text = message.text
+    left = list(calls)
     blocks: list[Block] = []
     for block in content if isinstance(content, list) else ():
         match block:
             case {"type": "text", "characters": int(size)} if size <= len(text):
                 blocks += text_blocks(text[:size])
                 text = text[size:]
-            case {"type": "tool_use", "id": str(id)} if calls and id and (calls[0].given or takes_plain(id)):
-                call = calls.pop(0)
+            case {"type": "tool_use", "id": str(id)} if left and id and (left[0].given or takes_plain(id)):
+                call = left.pop(0)
                 blocks.append(tool_use(call, ids[call.id] if call.given else id))
             case {"type": "thinking" | "redacted_thinking"}:
                 blocks.append(block)
             case _:
                 return None
     ends_well = bool(blocks) and blocks[-1]["type"] not in THINKING  # reasoning at the end is refused
-    return blocks if ends_well and not text and not calls else None
+    return blocks if ends_well and not text and not left else None
 
 
 def reasoning_in(message: Message, origin: str) -> str:

@@ -9,6 +9,7 @@ from app.core.provider import Finished, Piece, ProviderFailed, ProviderNotice, T
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
+from app.models.wire.kept_format import CUT
 from app.models.wire.native_calls import NativeCalls, index_of, text_of
 from app.models.wire.opaque_metadata import MetadataCollector
 from app.models.wire.openai.chunk_fast_path import ChunkFastPath
@@ -27,10 +28,9 @@ from app.models.wire.openai.chunks import (
 from app.models.wire.openai.pictures import ReplyPictures
 from parsing import Thought
 
-# Finish reasons for the token limit. After these, and after a content filter, the last call may be incomplete.
+# Finish reasons for the token limit.
 LIMITED = ("length", "model_length", "max_tokens")
 FILTERED = "content_filter"
-CUT_REASONS = ("length", FILTERED)
 WHY_FILTERED = "The model's server ended this answer: its content filter does not let more of it pass."
 PROMISES = ("tool_calls", "function_call")
 REPORTED_EACH = 64  # tokens of an answer, if its server reports in each chunk
@@ -67,7 +67,7 @@ class ChatAnswer(AnswerStream):
             )
         if self._stopped in PROMISES and not self._calls and not self._has_text:
             raise failures.interrupted(self.url, "its finish_reason announces a call, but there is none")
-        cut = self._stopped in CUT_REASONS
+        cut = self._stopped in CUT
         pieces += self._calls.close(cut=cut)
         if self._calls:
             pieces += self._metadata.of_reply()

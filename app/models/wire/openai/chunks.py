@@ -26,7 +26,6 @@ WRITTEN = (
     ("usage", "prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
     ("usage", "cache_creation_input_tokens"),  # proxies of Anthropic
 )
-PROMPT = (CACHED, WRITTEN)
 # Fields for an error, as an object or a text.
 ERRORS = (
     ("error",),
@@ -75,7 +74,8 @@ def usage_of(holder: dict[str, Any]) -> TokenUsage | None:
     return TokenUsage(
         prompt,
         completion + uncounted_reasoning(usage, prompt + completion),
-        *(among(fields, one, prompt) for one in PROMPT),
+        among(fields, CACHED, prompt),
+        among(fields, WRITTEN, prompt),
     )
 
 

@@ -8,6 +8,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from app.core.clock import Clock
 from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
@@ -22,10 +24,12 @@ from tools.tool import Tool, ToolList
 # After a text result: without it a small model repeats the call; larger ones are not affected.
 ENOUGH = "If that is enough, answer in plain text."
 INTERRUPTED = "No result: the call was interrupted."
+CODE = "qzvkwxjp"  # placeholder of a result code: rare letters, which take as many tokens as any code
 # Mistral's models, whose server and templates refuse a user message directly after a result.
 BRIDGED = lazy_pattern("[sx]tral", re.IGNORECASE)
 ODD = lazy_pattern(r"[^a-zA-Z0-9_-]")
 BRIDGE = "I have read the results."
+SHARED = 16  # openings that are kept, the newest
 WireMessage = dict[str, Any]
 
 
@@ -88,7 +92,14 @@ def wire(
         case "tool":
             yield {"role": "user", "content": result(message, bare=bare and not message.untrusted)}
         case "assistant" if calls := native_calls(message):
-            yield from pairs(text, calls, results, ids, replay) if ids else [as_text(text, calls)]
+            if not ids:
+                yield as_text(text, calls)
+                return
+            asked = [wired_call(call, ids[call.id], replay) for call in calls]
+            yield {"role": "assistant", "content": text, "tool_calls": asked}
+            for call in calls:  # each has a result, in order
+                answer = result(results[call.id]) if call.id in results else INTERRUPTED
+                yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
         case "user":
             stamped = clock.stamped(text, message.at) if clock else text
             yield {"role": "user", "content": with_files(stamped, message.attachments, files)}
@@ -98,30 +109,34 @@ def wire(
 
 def result(message: Message, *, bare: bool = False) -> str:
     """Return the result of a tool in delimiters, or `bare`."""
+    return encodable(delimited(message, message.text, call=message.call or "", code=message.code, bare=bare))
+
+
+def delimited(message: Message, text: str, *, call: str, code: str, bare: bool) -> str:
     name = message.name or "the call"
     if bare:
-        return encodable(f"Result of {name}:\n{message.text}")
-    call, untrusted = message.call or "", message.untrusted
-    return encodable(framed(message.text, call=call, name=name, untrusted=untrusted, code=message.code))
+        return f"Result of {name}:\n{text}"
+    return framed(text, call=call, name=name, untrusted=message.untrusted, code=code)
 
 
-def pairs(
-    text: str,
-    calls: Sequence[AskedCall],
-    results: Mapping[str, Message],
-    ids: Mapping[str, str],
-    replay: ReplayPolicy,
-) -> Iterator[WireMessage]:
-    """Yield an assistant message with native calls, and a result for each of them, in order."""
-    functions = [{"name": plain_name(call.name), "arguments": arguments_text(call)} for call in calls]
-    asked = [
-        {"id": ids[call.id], "type": "function", "function": function} | replay.call_fields(call)
-        for call, function in zip(calls, functions, strict=True)
-    ]
-    yield {"role": "assistant", "content": text, "tool_calls": asked}
-    for call in calls:
-        answer = result(results[call.id]) if call.id in results else INTERRUPTED
-        yield {"role": "tool", "tool_call_id": ids[call.id], "content": answer}
+def added(message: Message, *, native: bool = False, bare: bool = False, clock: Clock | None = None) -> str:
+    """Return the text that is added to a message (delimiters, time, reminder), for token counting.
+
+    It is identical for all messages of a kind, so that it is counted once. A text result is counted as the last of its
+    round, with a reminder, which overestimates the others. With native tools, results are counted as native.
+    """
+    match message.role:
+        case "tool":
+            text = delimited(message, "", call="", code=CODE, bare=bare and not message.untrusted)
+            return text if native else f"{text}\n\n{ENOUGH}"
+        case "user" if clock and message.at is not None:
+            return clock.stamped("", message.at)
+    return ""
+
+
+def wired_call(call: AskedCall, id: str, replay: ReplayPolicy) -> dict[str, Any]:
+    function = {"name": plain_name(call.name), "arguments": arguments_text(call)}
+    return {"id": id, "type": "function", "function": function} | replay.call_fields(call)
 
 
 def arguments_text(call: AskedCall) -> str:
@@ -184,3 +199,41 @@ def encoded_tools(tools: Sequence[Tool]) -> EncodedJSON:
 
 
 _ENCODED: WeakKeyDictionary[ToolList, EncodedJSON] = WeakKeyDictionary()
+
+
+class WiredOpening(Struct, frozen=True):
+    """The messages of an opening in the wire format, and their JSON."""
+
+    messages: Sequence[Message]  # a reference to them keeps their id unique
+    wired: Sequence[WireMessage]
+    json: EncodedJSON
+
+    def with_rest(self, sent: Sequence[WireMessage]) -> EncodedJSON:
+        """Return the JSON of `sent`, which begins with this opening; its last message may have been joined to."""
+        begins = len(self.wired)
+        if not begins or len(sent) == begins or sent[begins - 1] is not self.wired[-1]:
+            return encoded(sent)
+        return EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}")
+
+
+class OpeningCache:
+    """The openings of one model, encoded once: many requests share them, and they are most of a short one.
+
+    Only tuples are kept, which cannot change; a new one is another opening.
+    """
+
+    def __init__(self, *, bare: bool) -> None:
+        self._bare = bare
+        self._known: dict[int, WiredOpening] = {}
+
+    def wired(self, messages: Sequence[Message]) -> WiredOpening:
+        """Return the opening. It has no native calls, attachments or times, so it is the same for all requests."""
+        known = self._known.get(id(messages))
+        if known is None:
+            wired = wire_messages(messages, native=False, bare=self._bare)
+            known = WiredOpening(messages, wired, encoded(wired))
+            if isinstance(messages, tuple):
+                self._known[id(messages)] = known
+                if len(self._known) > SHARED:
+                    del self._known[next(iter(self._known))]
+        return known

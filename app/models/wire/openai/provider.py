@@ -4,64 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import httpx2
 from msgspec.structs import replace
 
-from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest
-from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
 from app.models.capabilities.server_profiles import profile_of
-from app.models.http.client import ModelClient
-from app.models.http.exchange import CompletionRequest, Reader, RequestRefused, post
-from app.models.http.json_body import EncodedJSON, encode, encoded
+from app.models.http.answer_stream import AnswerStream
+from app.models.http.exchange import RequestRefused
+from app.models.http.json_body import EncodedJSON, encoded
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import takes_for
-from app.models.wire.hosted_provider import ANY_MODEL, SERVER_LOST, HostedProvider, RequestDefaults
+from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, encoded_tools, wire_messages
-from app.models.wire.openai.openings import OpeningCache
+from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
-from app.models.wire.parameters import FORMAT, limit_in, without_limit
-from app.models.wire.request_extras import added
-from app.models.wire.structured_output import instruction
+from app.models.wire.parameters import limit_in, without_limit
 from app.models.wire.tool_choice import ABOUT_TOOLS, tool_choice
 from tools.tool import Tool
-
-__all__ = ["ANY_MODEL", "SERVER_LOST", "OpenAIChat", "RequestDefaults"]
 
 
 class OpenAIChat(HostedProvider):
     """A Provider. `base_url` ends before `/chat/completions`; `close` closes the client.
 
-    With `bare_results`, for small models, only untrusted text results get delimiters.
+    With `bare_results` only untrusted text results get delimiters.
     """
 
-    def __init__(
-        self,
-        client: ModelClient,
-        base_url: str,
-        model: str = ANY_MODEL,
-        key: str | None = None,
-        *,
-        overrides: AbilityOverrides | None = None,
-        defaults: RequestDefaults | None = None,
-        bare_results: bool = False,
-        clock: Clock | None = None,
-        abilities: AbilityCache | None = None,
-    ) -> None:
-        super().__init__(
-            client, base_url, model, key, overrides=overrides, defaults=defaults, clock=clock, abilities=abilities
-        )
-        self._bare = bare_results
-        self._openings = OpeningCache(bare=bare_results)
-        self._learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
+    bare_results = False
+    _learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
+
+    @cached_property
+    def _openings(self) -> OpeningCache:
+        return OpeningCache(bare=self.bare_results)
 
     @property
     def url(self) -> str:
@@ -74,24 +55,14 @@ class OpenAIChat(HostedProvider):
     def added(self, message: Message) -> str:
         replayed = self._replay.replayed_reasoning(message) if message.reasoning else ""
         native = message.role == "tool" and self.native_tools  # not needed for other roles
-        return added(message, native=native, bare=self._bare, clock=self._clock) + replayed
+        return added(message, native=native, bare=self.bare_results, clock=self._clock) + replayed
 
-    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, Reader]:
+    async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
-        key = request.key or self.key
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
-            content = files.put_into(encode(body))
-            completion = CompletionRequest(
-                self.url,
-                content,
-                self.headers(key),
-                key=key,
-                inactivity_s=request.inactivity_s,
-                traceparent=request.traceparent,
-            )
             try:
-                return await post(self._client, completion), ChatAnswer(self.url, self._replay.origin)
+                return await self._post(request, body, files), ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.text, body, agent=not request.verbatim):
                     continue
@@ -124,7 +95,7 @@ class OpenAIChat(HostedProvider):
         messages = wire_messages(
             request.messages,
             native=native,
-            bare=self._bare,
+            bare=self.bare_results,
             clock=self._clock,
             replay=self._replay,
             bridged=bridged,
@@ -135,13 +106,9 @@ class OpenAIChat(HostedProvider):
         return opening.with_rest(messages)
 
     def _relayed(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
-        """Return the client's messages, with what its model cannot do without: tools to teach, a format to keep to."""
-        opening = [] if native else [*request.opening()]
-        if self._prompts_format(request):
-            opening.append(Message("system", instruction(request.parameters[FORMAT])))
         fenced = {tool.name: tool.parameters for tool in request.tools} if self.call_form is CallForm.FENCED else None
         messages = verbatim_messages(
-            opening,
+            self._relayed_opening(request, native=native),
             request.messages,
             native=native or (not request.tools and self.native_tools),
             as_sent=profile_of(self.base_url).any_order,
@@ -164,3 +131,9 @@ class OpenAIChat(HostedProvider):
         if not choice.names or not self.leaves_calls:
             return given, request.tools
         return {**given, "tool_choice": choice.mode}, choice.offered(request.tools)
+
+
+class BareChat(OpenAIChat):
+    """The same for small models: with delimiters they write worse commands, and copy the codes into answers."""
+
+    bare_results = True

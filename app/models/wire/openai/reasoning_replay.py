@@ -22,6 +22,8 @@ from app.models.wire.native_calls import NATIVE
 from app.models.wire.opaque_metadata import DETAILS, SIGNED
 from tools.base.patterns import lazy_pattern
 
+FIELD = "reasoning_content"
+
 
 class ReplayedTurns(Enum):
     """Assistant messages whose reasoning is replayed."""
@@ -37,16 +39,14 @@ class ReplayRule(Struct, frozen=True):
     model: re.Pattern[str]
     turns: ReplayedTurns
     blank: str
-    field: str = "reasoning_content"
 
 
 REPLAY_RULES = (
     ReplayRule(lazy_pattern(r"deepseek.*v3", re.IGNORECASE), ReplayedTurns.LATEST, ""),
     ReplayRule(lazy_pattern(r"deepseek(?!.*r1)", re.IGNORECASE), ReplayedTurns.CALLS, ""),
     ReplayRule(lazy_pattern(r"kimi-?k2\.7", re.IGNORECASE), ReplayedTurns.ALL, " "),
-    ReplayRule(
-        lazy_pattern(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "
-    ),  # it accepts a space, but not an empty text
+    # It accepts a space, but not an empty text.
+    ReplayRule(lazy_pattern(r"kimi", re.IGNORECASE), ReplayedTurns.CALLS, " "),
 )
 
 
@@ -58,7 +58,7 @@ def replay_rule(model: str) -> ReplayRule | None:
 class Missing(StrEnum):
     """A part of a history that its server misses, by the word that refusals name it with."""
 
-    REASONING = "reasoning_content"  # DeepSeek, Kimi, and servers of their models under other names
+    REASONING = FIELD  # DeepSeek, Kimi, and servers of their models under other names
     SIGNATURE = "thought_signature"  # Gemini
 
 
@@ -106,13 +106,12 @@ class ReplayPolicy(Struct, frozen=True):
         calls = any(call.dialect == NATIVE for call in message.calls)
         sealed = message.sealed.fields if calls and message.sealed and message.sealed.origin == self.origin else {}
         if Missing.REASONING in self.missing:
-            field, blank = (self.rule.field, self.rule.blank) if self.rule else (Missing.REASONING.value, " ")
-            return sealed | {field: message.reasoning or blank}
+            return sealed | {FIELD: message.reasoning or (self.rule.blank if self.rule else " ")}
         if self.rule is None or not thinks or DETAILS in sealed:  # the details contain the same reasoning
             return sealed
         wanted = {ReplayedTurns.LATEST: latest, ReplayedTurns.CALLS: calls, ReplayedTurns.ALL: True}[self.rule.turns]
         thought = message.reasoning or (self.rule.blank if calls else None)
-        return sealed | {self.rule.field: thought} if wanted and thought is not None else sealed
+        return sealed | {FIELD: thought} if wanted and thought is not None else sealed
 
 
 def start_of_turn(history: Sequence[Message]) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable, encodable_fields
 from app.models.wire.attachment_parts import Encoded, with_files
 from app.models.wire.call_ids import takes_for
 from app.models.wire.client_history import settled, with_opening
-from app.models.wire.openai.history import WireMessage, add, arguments_text, as_text, native_calls, plain_name, result
+from app.models.wire.openai.history import WireMessage, add, as_text, native_calls, result, wired_call
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from parsing.arguments import Schema
 from parsing.fences import fenced_call
@@ -68,7 +67,9 @@ def _wired(
         case "assistant" if calls := native_calls(message):
             if calls[0].id not in in_pairs:
                 return as_text(text, calls) if fenced is None else in_fences(text, calls, fenced)
-            return {"role": "assistant", "content": text, "tool_calls": _wired_calls(calls, replay)}
+            wired = [wired_call(call, call.id, replay) for call in calls]
+            wired[0] |= replay.signature(calls)
+            return {"role": "assistant", "content": text, "tool_calls": wired}
         case "user":
             return {"role": "user", "content": with_files(text, message.attachments, files)}
         case role:
@@ -78,16 +79,3 @@ def _wired(
 def in_fences(text: str, calls: Sequence[AskedCall], schemas: Mapping[str, Schema]) -> WireMessage:
     blocks = [encodable(fenced_call(call.name, call.arguments, schemas.get(call.name, {}))) for call in calls]
     return {"role": "assistant", "content": "\n".join(filter(None, [text, *blocks]))}
-
-
-def _wired_calls(calls: Sequence[AskedCall], replay: ReplayPolicy) -> list[dict[str, Any]]:
-    wired = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": plain_name(call.name), "arguments": arguments_text(call)},
-        }
-        | replay.call_fields(call)
-        for call in calls
-    ]
-    return [wired[0] | replay.signature(calls), *wired[1:]]

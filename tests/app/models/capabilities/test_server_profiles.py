@@ -1,25 +1,19 @@
-"""The servers that people use: each quirk is a row of data, a stream that shows it, and a line for people."""
+"""The servers that people use: each quirk is a sentence for people, beside a stream that shows it."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.models.capabilities.server_profiles import PROFILES, Profile, Quirk
-from tests import ROOT
-
-FIXTURES = ROOT / "fixtures" / "providers"
-QUIRKS = [(row, quirk) for row in PROFILES for quirk in row.quirks]
+from app.models.capabilities.server_profiles import PROFILES, Profile
+from tests.support.documented.servers import folder_of, quirks_of
 
 
-@pytest.mark.parametrize(("row", "quirk"), QUIRKS, ids=lambda value: getattr(value, "stream", None) or value.name)
-def test_each_quirk_has_a_stream_that_says_so(row: Profile, quirk: Quirk) -> None:
-    odd, stream = quirk.odd, quirk.stream
-    assert (FIXTURES / row.folder / stream).is_file()
-    described = (FIXTURES / row.folder / "README.md").read_text().splitlines()
-    assert any(line.startswith(f"| `{stream}` | ") and odd in line for line in described), odd
+@pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
+def test_every_server_has_quirks_with_a_stream_that_shows_each(row: Profile) -> None:
+    streams = [stream for stream, _ in quirks_of(row)]
+    assert streams and all((folder_of(row) / stream).is_file() for stream in streams)
 
 
-def test_every_server_has_a_quirk_and_an_address_of_its_own() -> None:
-    assert all(row.quirks for row in PROFILES)
+def test_every_server_has_an_address_of_its_own() -> None:
     addresses = [address for row in PROFILES for address in (*row.hosts, row.port) if address]
     assert len(addresses) == len(set(addresses)) and all(row.hosts or row.port for row in PROFILES)

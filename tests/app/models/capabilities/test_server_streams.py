@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.core.provider import TextChunk
 from app.models.capabilities.server_profiles import PROFILES, Profile
 from app.models.http.answer_stream import joined
+from tests.support.documented.servers import folder_of
 from tests.support.models.answers import FIXTURES, Outcome, outcome, read, read_offered
 from tests.support.models.pictures import png
 from tests.support.nightly import at_night
@@ -148,13 +149,13 @@ def test_a_stream_that_breaks_off_anywhere_has_one_outcome_and_no_call_from_a_ha
 
 @pytest.mark.parametrize("row", THEIRS, ids=lambda row: row.name)
 def test_each_server_has_the_streams_that_matter(row: Profile) -> None:
-    files = {path.name for path in (FIXTURES / row.folder).iterdir()}
+    files = {path.name for path in folder_of(row).iterdir()}
     assert files >= {"text.sse", "parallel_calls.sse", "README.md"}
     assert any("error" in name or "refused" in name or "too_long" in name for name in files)
 
 
 def test_every_stream_is_expected_and_described() -> None:
-    files = [path for row in THEIRS for path in (FIXTURES / row.folder).iterdir() if path.name != "README.md"]
+    files = [path for row in THEIRS for path in folder_of(row).iterdir() if path.name != "README.md"]
     assert {f"{path.parent.name}/{path.name}" for path in files} == set(EXPECTED)
     undescribed = [path for path in files if f"\n| `{path.name}` | " not in (path.parent / "README.md").read_text()]
     assert not undescribed

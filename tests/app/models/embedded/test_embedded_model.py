@@ -44,8 +44,8 @@ def installed() -> None:
 async def test_the_child_gets_none_of_the_server_s_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_API_KEY", "canary-0815")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere/lib")
-    async with embedded() as (model, provider):
-        await provider.start()
+    async with embedded() as (model, _):
+        await model.start()
         environ = psutil.Process(model.pid).environ()
     assert environ.keys() <= {*INHERITED, "PYTHONPATH", "LC_CTYPE"}  # the last one is Python's own
     assert environ["LD_LIBRARY_PATH"] == "/nowhere/lib"

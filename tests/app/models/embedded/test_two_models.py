@@ -19,8 +19,9 @@ from app.core.provider import CallForm, FallbackUsed, Finished, ModelRequest, Pi
 from app.models.embedded.supervisor import SMOLLM2
 from app.models.http.client import model_client
 from app.models.scripted import Scripted
+from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat
 from app.transcript.reply import Reply
 from parsing import Call
 from tests.support.models.real_models import (

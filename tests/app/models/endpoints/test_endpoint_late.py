@@ -17,7 +17,7 @@ from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.keys import Key
 from app.models.endpoints.server_state import ServerState
 from app.models.http.client import model_client
-from app.models.providers import connect
+from app.models.providers import provider_kind
 from app.models.server_connection import ConnectionOptions
 from app.models.wire.openai.provider import OpenAIChat
 from tests.support.models.chatting import LIMIT_S, WHOLE, pieces_of
@@ -52,7 +52,9 @@ async def at_once() -> None:
 async def learning(port: int, **spec: Any) -> AsyncGenerator[Endpoint, None]:
     """An endpoint there that is asked for its models in the background: hardly ever, if its server were not local."""
     wanted = EndpointSpec(url=f"http://127.0.0.1:{port}/v1", **spec)
-    one = Endpoint("a", wanted, "settings", connect(wanted, None, ConnectionOptions()), ServerState("a"))
+    one = Endpoint(
+        "a", wanted, "settings", provider_kind(wanted.url).connect(wanted, None, ConnectionOptions()), ServerState("a")
+    )
     async with asyncio.timeout(LIMIT_S):
         task = asyncio.create_task(one.learn_forever(at_once, soon_s=LIMIT_S, often_s=0, local_soon_s=0.01))
         try:

@@ -205,8 +205,8 @@ async def test_who_rests_is_asked_where_nobody_else_can_be() -> None:
 async def test_a_rest_ends_with_an_answer() -> None:
     time, server = Time(), Time().server("local", ["sk-1"])
     handle = time.handle(model(fails(500), "Hi"), server)
-    server.health.mark_down(100, "model_down")
-    server.health.cool_down("m", 100, "model_failed")
+    server.health.start(None, 100, "model_down")
+    server.health.start("m", 100, "model_failed")
     server.keys.limited(server.keys.keys[0], "m", 100)
     assert said(await heard(time.route(handle))) == "Hi"
     assert server.cooldown_of("m") is None

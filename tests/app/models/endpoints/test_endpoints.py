@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.core.endpoint_spec import EndpointSpec
-from app.models.capabilities.discovery import KnownServer
+from app.models.capabilities.server_profiles import Profile
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.model_names import find_model, resolve_alias
 from app.models.endpoints.model_registry import Models, UnknownModel
 from app.models.endpoints.server_state import ServerState
-from app.models.providers import connect
+from app.models.providers import provider_kind
 from app.models.scripted import Scripted
 from app.models.server_connection import ConnectionOptions, FixedConnection
 from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, server_at
@@ -167,14 +167,14 @@ async def test_which_model_answers_whoever_names_none(tmp_path: Path, flags: dic
 
 async def test_what_is_found_on_a_port_is_called_after_its_server(tmp_path: Path) -> None:
     async with model_server("qwen", "llama") as server:
-        async with opened(tmp_path, found=KnownServer("llama.cpp", server.port)) as here:
+        async with opened(tmp_path, found=Profile("llama.cpp", port=server.port)) as here:
             assert list(here.models.endpoints) == ["llama-cpp"]
             assert here.models.default.name == "llama-cpp/qwen"
 
 
 async def test_nothing_is_looked_for_where_endpoints_are_configured(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
-        async with opened(tmp_path, found=KnownServer("Ollama", server.port), endpoints={"a": server_at()}) as here:
+        async with opened(tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": server_at()}) as here:
             assert list(here.models.endpoints) == ["a"]
         assert not server.asked
 
@@ -188,7 +188,9 @@ async def test_a_list_is_learned_in_the_background_and_again_after_a_failure() -
     async with asyncio.timeout(LIMIT_S), upstream(paths, repeat=True) as server:
         paths.server = server
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
+        one = Endpoint(
+            "a", spec, "settings", provider_kind(spec.url).connect(spec, None, ConnectionOptions()), ServerState("a")
+        )
         task = asyncio.create_task(one.learn_forever(at_once, soon_s=0.01, often_s=0))
         try:
             while "status 503" not in one.last_error:
@@ -228,7 +230,9 @@ async def test_a_long_list_and_odd_names_are_bounded() -> None:
     names = ["ok", "", "x" * 300, "a\x1b[2J", *map(str, range(9000))]
     async with asyncio.timeout(LIMIT_S), upstream(listing(*names)) as server:
         spec = EndpointSpec(url=server.base_url)
-        one = Endpoint("a", spec, "settings", connect(spec, None, ConnectionOptions()), ServerState("a"))
+        one = Endpoint(
+            "a", spec, "settings", provider_kind(spec.url).connect(spec, None, ConnectionOptions()), ServerState("a")
+        )
         assert await one.learn()
         await one.close()
     assert one.models()[:2] == ("ok", "0")

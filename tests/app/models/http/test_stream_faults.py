@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from app.core.provider import ProviderFailed
-from app.models.http.client import TransportKind, model_client
-from app.models.http.exchange import CompletionRequest, post
+from app.models.http.client import CompletionRequest, TransportKind, model_client
+from app.models.http.exchange import post
 from app.models.http.sse import MAX_EVENT_BYTES
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.provider import OpenAIChat

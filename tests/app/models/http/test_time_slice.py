@@ -88,7 +88,7 @@ async def read(data: bytes) -> tuple[Reply, int, list[int]]:
     reply = Reply(TOOLS, fences=lambda: False, new_id=iter(map(str, range(10_000))).__next__)
     response = httpx2.Response(200, content=body_of(data))
     lengths = []
-    async with turns() as counted, aclosing(read_pieces(response, ChatAnswer("test"), "test")) as pieces:
+    async with turns() as counted, aclosing(read_pieces(response, ChatAnswer("test"))) as pieces:
         async for piece in pieces:
             lengths.append(len(getattr(piece, "text", "")))
             list(reply.add(piece))

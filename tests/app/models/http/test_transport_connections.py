@@ -115,15 +115,6 @@ async def test_an_answer_that_is_not_read_to_its_end_ends_its_connection() -> No
         assert server.connections == 3
 
 
-async def test_who_waits_for_a_place_waits_no_longer_than_he_would() -> None:
-    transport = LeanTransport(httpx2.Limits(max_connections=1))
-    async with upstream(stream("a", then=hang), answer("hi")) as server, client_of(transport, pool=0.05) as client:
-        async with client.stream("POST", server.base_url, content=b"{}"):
-            with pytest.raises(httpx2.PoolTimeout):
-                await said(client, server)
-        assert await said(client, server) == "hi"
-
-
 # --- given up ---
 
 

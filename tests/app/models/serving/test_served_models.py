@@ -19,7 +19,7 @@ from app.models.embedded.supervisor import SMOLLM2, package_folder
 from app.models.serving.catalogue import ServingOptions, checked_row, estimate_of, header_of, served_spec
 from app.models.serving.connection import ServedConnection
 from app.models.serving.memory import MIB
-from app.models.serving.pool import ModelPool, PoolLimits
+from app.models.serving.pool import ModelPool
 from app.storage.served_models import ServedModelRow
 from app.storage.sqlite.store import SQLiteStore
 from tests.support.models.gguf_files import written
@@ -62,8 +62,7 @@ async def pool_of(
     try:
         await store.write(rows)
         async with asyncio.timeout(LIMIT_S):
-            limits = PoolLimits(memory_mb, IDLE_S)
-            yield ModelPool(store, limits, available=machine.available, now=machine.now)
+            yield ModelPool(store, memory_mb, IDLE_S, available=machine.available, now=machine.now)
     finally:
         await store.close()
 

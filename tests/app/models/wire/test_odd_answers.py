@@ -256,9 +256,9 @@ def test_the_bound_is_for_one_event_not_for_the_stream() -> None:
     assert len([event for _ in range(100) for event in reader.feed(b"data: abc\n\n")]) == 100
 
 
-def test_an_event_has_its_name_and_id() -> None:
+def test_an_event_has_its_name() -> None:
     events = EventReader().feed(b"id: 7\nevent: text.delta\ndata: {}\n\ndata: a\ndata:b\n\n")
-    assert events == [Event("{}", "text.delta", "7"), Event("a\nb", "message", "7")]
+    assert events == [Event("{}", "text.delta"), Event("a\nb", "message")]
 
 
 def test_a_byte_order_mark_counts_for_nothing_at_the_start_only() -> None:

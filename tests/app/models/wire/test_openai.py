@@ -13,7 +13,8 @@ import pytest
 from app.core.messages import Message
 from app.core.provider import CallForm, Finished, ModelRequest, TextChunk, TokenUsage
 from app.models.capabilities.abilities import AbilityOverrides
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat
 from tests.support.models.chatting import (
     ASKED,
     BASH,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.core.provider import Finished, ModelRequest, ProviderNotice, TextChunk
 from app.models.capabilities.server_profiles import OTHERS, PROFILES, profile_of
-from app.models.wire.openai.provider import RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.parameters import REFUSED_S, Parameters, named_in
 from tests.support.models.answers import FIXTURES
 from tests.support.models.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of

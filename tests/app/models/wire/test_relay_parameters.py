@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.core.messages import Message
 from app.core.provider import Finished, ModelRequest, ProviderNotice, TextChunk
 from app.models.capabilities.server_profiles import OTHERS
-from app.models.wire.openai.provider import RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.parameters import ENFORCED, FORMAT, MOST_KEPT, REFUSED_S, Parameters, key_of
 from app.models.wire.structured_output import instruction
 from tests.support.models.chatting import (

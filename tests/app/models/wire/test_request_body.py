@@ -14,8 +14,7 @@ from app.core.data_delimiters import framed
 from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
 from app.models.http.json_body import encodable, encode, encoded
-from app.models.wire.openai.history import ENOUGH, INTERRUPTED, wire_messages
-from app.models.wire.openai.openings import OpeningCache
+from app.models.wire.openai.history import ENOUGH, INTERRUPTED, OpeningCache, wire_messages
 from tests.support.models.chatting import BASH, WHOLE, chat_with, pieces_of
 from tests.support.models.upstream import upstream
 

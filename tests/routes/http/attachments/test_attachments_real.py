@@ -10,7 +10,8 @@ import pytest
 from app.core.provider import Ability
 from app.models.embedded.supervisor import SMOLLM2
 from app.models.http.client import model_client
-from app.models.wire.openai.provider import OpenAIChat, RequestDefaults
+from app.models.wire.hosted_provider import RequestDefaults
+from app.models.wire.openai.provider import OpenAIChat
 from tests.support.models.pictures import CAT, LAW, image_part, text_part
 from tests.support.models.real_models import embedded
 from tests.support.server.serving import serving
