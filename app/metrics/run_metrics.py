@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -42,11 +41,10 @@ from app.metrics.table import (
 
 
 class RunMetrics(Struct, frozen=True):
-    """Counts what it observes. `clock` is that of the runs' times."""
+    """Counts what it observes."""
 
     metrics: Metrics
     names: KnownNames
-    clock: Callable[[], float] = time.time
 
     def observe_event(self, run: ObservedRun, event: AgentEvent) -> None:
         metrics = self.metrics
@@ -92,4 +90,4 @@ class RunMetrics(Struct, frozen=True):
             metrics.add(COST, model, amount=request.cost)
 
     def _age(self, run: ObservedRun) -> float:
-        return max(0.0, self.clock() - run.created)
+        return max(0.0, time.time() - run.created)

@@ -102,15 +102,15 @@ class Exports:
             metrics = self._metric_readers(environ)
             spans = self._span_processors(environ)
             resource = _resource(environ)
-            self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self.spans = TracerProvider(resource=resource, shutdown_on_exit=False)
             self._metrics = MeterProvider(metrics, resource, shutdown_on_exit=False)
         except ValueError:
             self._leave_logs()
             raise
         for processor in spans:
-            self._spans.add_span_processor(processor)
+            self.spans.add_span_processor(processor)
         built = version("dragoman")
-        tracer, meter = self._spans.get_tracer(SCOPE, built), self._metrics.get_meter(SCOPE, built)
+        tracer, meter = self.spans.get_tracer(SCOPE, built), self._metrics.get_meter(SCOPE, built)
         self.telemetry = Telemetry(tracer, meter, content=content, propagates=propagates)
 
     def _span_processors(self, environ: Mapping[str, str]) -> Sequence[BatchSpanProcessor]:
@@ -133,10 +133,6 @@ class Exports:
         self._logger.removeHandler(self._log)
         self._logger.propagate = self._before
 
-    def flush(self) -> None:
-        """Export now what has ended. Blocks."""
-        self._spans.force_flush()
-
     async def close(self, limit_s: float = CLOSE_S) -> None:
         """Export what is left, for so long at most."""
         self.telemetry.close()
@@ -144,7 +140,7 @@ class Exports:
         done = asyncio.Event()
 
         def shut_down() -> None:
-            providers = [threading.Thread(target=one.shutdown, daemon=True) for one in (self._spans, self._metrics)]
+            providers = [threading.Thread(target=one.shutdown, daemon=True) for one in (self.spans, self._metrics)]
             for thread in providers:
                 thread.start()
             for thread in providers:

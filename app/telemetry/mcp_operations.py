@@ -57,7 +57,7 @@ class ObservedOperation:
             attributes[names.ERROR.name] = end.error
         if end.status_code is not None:
             attributes[names.STATUS_CODE.name] = str(end.status_code)
-        self._metrics.operation(seconds, attributes)
+        self._metrics.operation.record(seconds, attributes)
         if self._call:
             self._call.error = end.error or ""
             others = {name: one for name, one in attributes.items() if name not in OF_CALL}

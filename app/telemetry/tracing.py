@@ -37,7 +37,7 @@ from app.telemetry import conventions as names
 from app.telemetry.content import ContentWriter
 from app.telemetry.instruments import Attributes, Instruments
 from app.telemetry.mcp_operations import ObservedOperation, OpenCall
-from app.telemetry.providers import provider_attributes, response_model
+from app.telemetry.providers import answering, provider_attributes
 from tools.mcp.operations import Operation, OperationEnd
 
 SPOKEN = frozenset({"retry", "fallback", "waiting", "queued", "key_disabled"})  # notices whose words hold no content
@@ -139,7 +139,7 @@ class Telemetry:
         shared: Attributes = {names.OPERATION.name: "chat", names.MODEL.name: request.model}
         shared |= provider_attributes(request.provider)
         if first_s is not None:
-            shared[names.ANSWERED_BY.name] = response_model(request.provider)
+            shared[names.ANSWERED_BY.name] = answering(request.provider).model
         self._metrics.request(request, seconds, first_s, shared)
         begun.span.set_attributes(shared | self._answer_attributes(request, first_s))
         _end(begun.span, begun.started_ns, seconds, request.error)
@@ -190,7 +190,7 @@ class Telemetry:
             open_run.span.set_attribute(names.INPUT_TOKENS.name, event.usage["prompt_tokens"])
             open_run.span.set_attribute(names.OUTPUT_TOKENS.name, event.usage["completion_tokens"])
         seconds = (time.time_ns() - open_run.started_ns) / NS
-        self._metrics.run(seconds, open_run.attributes | _error(failed))
+        self._metrics.run.record(seconds, open_run.attributes | _error(failed))
         _end(open_run.span, open_run.started_ns, seconds, failed)
 
     def _begin_call(self, run: ObservedRun, open_run: OpenRun, event: ToolStarted) -> None:
@@ -214,7 +214,7 @@ class Telemetry:
         failed = None if event.ok else open_call.error or "tool_error"
         if self._content:
             open_call.span.set_attribute(names.RESULT.name, self._content.value(event.text))
-        self._metrics.call(event.duration_s, _tool(event.name) | _error(failed))
+        self._metrics.call.record(event.duration_s, _tool(event.name) | _error(failed))
         _end(open_call.span, open_call.started_ns, event.duration_s, failed)
 
     def _answer_attributes(self, request: ObservedRequest, first_s: float | None) -> Attributes:
