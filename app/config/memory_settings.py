@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel, SecretStr, field_validator
+from pydantic import BaseModel, SecretStr
 
-from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+from app.core.settings_fields import setting, whole
 
 AN_ADDRESS = "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1"
 
@@ -37,13 +37,6 @@ class MemorySettings(BaseModel, defer_build=True):
     memory_embeddings_key: SecretStr | None = setting(
         None, "API key of that endpoint; prefer the environment", "printable ASCII without spaces"
     )
-
-    @field_validator("memory_embeddings_url")
-    @classmethod
-    def _embeddings_address(cls, value: str | None) -> str | None:
-        if value in BUILT_IN_MODELS:
-            raise ValueError("is a model")
-        return None if value is None else web_address(value)
 
 
 def memory_problems(settings: MemorySettings) -> Iterator[str]:

@@ -41,6 +41,7 @@ from app.config.sources import (
 from app.core.endpoint_spec import ToolCalls
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (
+    BUILT_IN_MODELS,
     DAY_S,
     WORDS,
     mode,
@@ -245,9 +246,11 @@ class Settings(
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]
 
-    @field_validator("model_url")
+    @field_validator("model_url", "search_url", "memory_embeddings_url", "public_url")
     @classmethod
-    def _web_address(cls, value: str | None) -> str | None:
+    def _web_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value in BUILT_IN_MODELS and info.field_name != "model_url":
+            raise ValueError("is a model")
         return None if value is None else web_address(value)
 
     @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token")
