@@ -15,6 +15,7 @@ EVERY_S = 1.0
 def loop_lag(observe: Observe) -> Iterator[None]:
     """Observe the lag once a second."""
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
 
     def next_timer() -> asyncio.TimerHandle:
         due = loop.time() + EVERY_S
