@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
+from parsing.aliases import loose
 from tools.base.patterns import lazy_pattern
 
 _NEAREST = 3
 _MOST_NAMED = 6
 _MOST_COMPARED = 500  # names, letter by letter: the loop waits for it
 _MCP = "mcp__"
-_SEPARATORS = lazy_pattern(r"[\W_]+")
 _HASHED = lazy_pattern(r"_[0-9a-f]{10}$")  # the end of a public name that was changed or cut
 # Names that models know such tools by from elsewhere, without separators: only to name the right one.
 ALSO_CALLED: Mapping[str, Collection[str]] = {
@@ -30,9 +30,9 @@ ALSO_CALLED: Mapping[str, Collection[str]] = {
 def near_names(name: str, names: Iterable[str]) -> list[str]:
     """Return the names that are written alike, that have this one behind their server, or else that mean the same."""
     names, called = list(names), _forms(name)
-    whole = [one for one in names if _loose(one) == _loose(name)]
+    whole = [one for one in names if loose(one) == loose(name)]
     behind = [one for one in names if called & _forms(one)]
-    meant = [one for one in names if _loose(name) in ALSO_CALLED.get(one, ())]
+    meant = [one for one in names if loose(name) in ALSO_CALLED.get(one, ())]
     if not (whole or behind):
         alike = difflib.get_close_matches(name, list(islice(names, _MOST_COMPARED)), n=_NEAREST)
         return alike or meant
@@ -43,8 +43,4 @@ def _forms(name: str) -> frozenset[str]:
     """Return a name without its separators: whole, without `mcp__`, and the part behind its server."""
     plain = _HASHED.sub("", name).removeprefix(_MCP)
     tool = plain.partition("__")[2]
-    return frozenset(filter(None, map(_loose, (name, plain, tool))))
-
-
-def _loose(name: str) -> str:
-    return _SEPARATORS.sub("", name).casefold()
+    return frozenset(filter(None, map(loose, (name, plain, tool))))
