@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -77,3 +77,12 @@ def web_address(value: str) -> str:
     if "?" in value or "#" in value:  # a path that is appended would become a part of it
         raise ValueError("has a query or a fragment")
     return value.rstrip("/")
+
+
+def is_url(value: str, schemes: Collection[str] = ("http", "https")) -> bool:
+    """Return True for a URL of one of these schemes with a host."""
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of its port
+        return False
