@@ -16,13 +16,12 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
-from app.config.hook_settings import HookSettings, hook_problems
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
-from app.config.operator_settings import FILE_ONLY, OperatorSettings
+from app.config.operator_settings import FILE_ONLY, HookSettings, OperatorSettings, hook_problems
 from app.config.protected_files import in_workspace, own_files
 from app.config.replica_settings import ReplicaSettings
 from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
