@@ -25,7 +25,7 @@ from app.core.provider import Provider
 from app.telemetry import conventions as names
 from app.telemetry.content import ContentWriter
 from app.telemetry.instruments import Attributes, Instruments
-from app.telemetry.mcp_operations import ObservedOperation, OpenCall
+from app.telemetry.mcp_operations import OpenCall, observed_operation
 from app.telemetry.providers import answering, provider_attributes
 from tools.mcp.operations import Operation, OperationEnd
 
@@ -144,7 +144,7 @@ class Telemetry:
         """Observe a request to an MCP server, which gets the traceparent of its call."""
         open_run = self._runs.get(operation.context.run)
         open_call = open_run.calls.get(operation.context.call) if open_run else None
-        return ObservedOperation(operation, self._spans, self._metrics, open_call)
+        return observed_operation(operation, self._spans, self._metrics, open_call)
 
     def leave(self, run: str) -> None:
         """End the span of a run that has not ended itself: it goes on later or elsewhere."""
