@@ -27,8 +27,16 @@ def whole(default: int | None, low: int, high: int, help_text: str) -> Any:
     return setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
 
 
-def seconds(default: float | None, help_text: str) -> Any:
-    return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
+def number(default: float | None, low: float, high: float, help_text: str) -> Any:
+    return setting(default, help_text, f"a number from {low} to {high}", ge=low, le=high, allow_inf_nan=False)
+
+
+def seconds(default: float | None, help_text: str, *, low: int = 1, high: int = DAY_S) -> Any:
+    return setting(default, help_text, f"seconds, from {low} to {high}", ge=low, le=high, allow_inf_nan=False)
+
+
+def switch(default: bool | None, help_text: str) -> Any:
+    return setting(default, help_text, "true or false")
 
 
 def mode(principals: str, *modes: ApprovalMode) -> Any:
