@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from parsing import Arguments
+from parsing.aliases import loose
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit, fingerprint
@@ -30,7 +31,6 @@ _NEAREST = 3
 _MOST_NAMED = 6
 _MOST_COMPARED = 500  # names, letter by letter: the loop waits for it
 _MCP = "mcp__"
-_SEPARATORS = lazy_pattern(r"[\W_]+")
 _HASHED = lazy_pattern(r"_[0-9a-f]{10}$")  # the end of a public name that was changed or cut
 # Names that models know such tools by from elsewhere, without separators: only to name the right one.
 ALSO_CALLED: Mapping[str, Collection[str]] = {
@@ -259,9 +259,9 @@ def _near_names(name: str, names: Iterable[str]) -> list[str]:
     They only serve to name the right one, never to run another.
     """
     names, called = list(names), _forms(name)
-    whole = [one for one in names if _loose(one) == _loose(name)]
+    whole = [one for one in names if loose(one) == loose(name)]
     behind = [one for one in names if called & _forms(one)]
-    meant = [one for one in names if _loose(name) in ALSO_CALLED.get(one, ())]
+    meant = [one for one in names if loose(name) in ALSO_CALLED.get(one, ())]
     if not (whole or behind):
         alike = difflib.get_close_matches(name, list(islice(names, _MOST_COMPARED)), n=_NEAREST)
         return alike or meant
@@ -272,8 +272,4 @@ def _forms(name: str) -> frozenset[str]:
     """Return a name without its separators: whole, without `mcp__`, and the part behind its server."""
     plain = _HASHED.sub("", name).removeprefix(_MCP)
     tool = plain.partition("__")[2]
-    return frozenset(filter(None, map(_loose, (name, plain, tool))))
-
-
-def _loose(name: str) -> str:
-    return _SEPARATORS.sub("", name).casefold()
+    return frozenset(filter(None, map(loose, (name, plain, tool))))

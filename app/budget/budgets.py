@@ -87,14 +87,12 @@ class RequestDenied(Exception):
 
 
 class ModelChecks(Protocol):
-    """Checks of every model request of every run and side query, and of its reply. They raise RequestDenied."""
+    """Checks of each model request of a principal, side queries included, and of the reply. All raise RequestDenied."""
 
-    async def before_model(
-        self, principal: str, model: str, messages: Sequence[Message], conversation: Conversation
-    ) -> None: ...
+    async def before_model(self, model: str, messages: Sequence[Message], conversation: Conversation) -> None: ...
 
     async def after_model(
-        self, principal: str, model: str, text: str, calls: Sequence[AskedCall], conversation: Conversation
+        self, model: str, text: str, calls: Sequence[AskedCall], conversation: Conversation
     ) -> None: ...
 
 
@@ -136,7 +134,7 @@ class PromptExcess:
 class Ledger:
     """All budgets of one server. `default` applies where a token sets no limit.
 
-    `model_checks` and `observers` are for the model requests that are metered with it.
+    `model_checks` (of a principal, by its name) and `observers` are for the model requests that are metered with it.
     """
 
     def __init__(
@@ -148,7 +146,7 @@ class Ledger:
         places: Places | None = None,
         *,
         watch: Watch | None = None,
-        model_checks: ModelChecks | None = None,
+        model_checks: Callable[[str], ModelChecks] | None = None,
         observers: Observers | None = None,
     ) -> None:
         self._default = default

@@ -51,8 +51,8 @@ class RunBudget(Struct):
 
         Raises BudgetSpent, RequestDenied, StoreFailed.
         """
-        if checks := self.ledger.model_checks:
-            await checks.before_model(self.principal.name, provider.model, request.messages, conversation)
+        if checks_of := self.ledger.model_checks:
+            await checks_of(self.principal.name).before_model(provider.model, request.messages, conversation)
         learn = partial(self.ledger.excess.learn, prompt)
         prompt += self.ledger.excess.of(name_of(provider), prompt)
         meters = list[Meter]()
@@ -82,9 +82,9 @@ class RunBudget(Struct):
 
     async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:
         """Have the whole reply of a request checked. Raises RequestDenied."""
-        if checks := self.ledger.model_checks:
-            name = self.principal.name
-            await checks.after_model(name, provider.model, reply.shown, reply.calls, conversation)
+        if checks_of := self.ledger.model_checks:
+            checks = checks_of(self.principal.name)
+            await checks.after_model(provider.model, reply.shown, reply.calls, conversation)
 
     async def cut_request(
         self, provider: Provider, prompt: int, characters: int, *, conversation: Conversation, totals: RunTotals

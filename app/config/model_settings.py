@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_validator
 
 from app.config.sources import Given, absolute
 from app.core.endpoint_spec import EndpointSpec, Price, checked_endpoint_name
-from app.core.settings_fields import setting, whole, words
+from app.core.settings_fields import number, setting, whole, words
 
 DEFAULT = "default"  # the endpoint of model_url
 
@@ -37,13 +37,8 @@ class ModelSettings(BaseModel, defer_build=True):
         "prices of a million tokens by model, in any currency",
         'tables such as {"hosted/*" = {input = 2.5, output = 10}}, with cached and cache_written where they differ',
     )
-    cost_per_month: float = setting(
-        0.0,
-        "model cost of one principal in a month (UTC), in the currency of prices; 0 for no limit",
-        "a number from 0 to 1000000",
-        ge=0,
-        le=10**6,
-        allow_inf_nan=False,
+    cost_per_month: float = number(
+        0.0, 0, 10**6, "model cost of one principal in a month (UTC), in the currency of prices; 0 for no limit"
     )
     transport: Literal["lean", "httpx2"] = setting(
         "lean",

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, SecretStr
 
-from app.core.settings_fields import setting
+from app.core.settings_fields import setting, switch
 
 SHORTEST_TOKEN = 16  # characters
 
@@ -20,9 +20,7 @@ class MonitoringSettings(BaseModel, defer_build=True):
         "bearer token that opens GET /metrics and nothing else, for Prometheus; prefer the environment",
         f"printable ASCII without spaces, at least {SHORTEST_TOKEN} characters",
     )
-    metrics_public: bool = setting(
-        False, "let every client that can reach the port read GET /metrics, without a token", "true or false"
-    )
+    metrics_public: bool = switch(False, "let every client that can reach the port read GET /metrics, without a token")
     log_format: Literal["text", "json"] = setting(
         "text", "text, or json: an object on each line, with the ids of run, session and request", "text or json"
     )
@@ -31,14 +29,10 @@ class MonitoringSettings(BaseModel, defer_build=True):
 class TelemetrySettings(BaseModel, defer_build=True):
     """OpenTelemetry."""
 
-    otel: bool | None = setting(
-        None,
-        "export traces and metrics with OpenTelemetry (default: if OTEL_EXPORTER_OTLP_ENDPOINT is set)",
-        "true or false",
+    otel: bool | None = switch(
+        None, "export traces and metrics with OpenTelemetry (default: if OTEL_EXPORTER_OTLP_ENDPOINT is set)"
     )
-    otel_propagate: bool = setting(
-        False, "send the traceparent of a run with its requests to model servers", "true or false"
-    )
+    otel_propagate: bool = switch(False, "send the traceparent of a run with its requests to model servers")
 
 
 def monitoring_problems(settings: MonitoringSettings) -> Iterator[str]:

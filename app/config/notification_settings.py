@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, field_validator
 
-from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address, whole
+from app.core.settings_fields import setting, whole
 
 
 def _as_titles(value: object) -> object:
@@ -45,13 +45,6 @@ class NotificationSettings(BaseModel, defer_build=True):
         "contact of the operator, which push services see; some of them refuse one that does not exist",
         "mailto: with an address, or an https URL",
     )
-
-    @field_validator("public_url")
-    @classmethod
-    def _public(cls, value: str | None) -> str | None:
-        if value in BUILT_IN_MODELS:
-            raise ValueError("is a model")
-        return None if value is None else web_address(value)
 
     @field_validator("push_contact")
     @classmethod

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from app.core.settings_fields import setting
+from app.core.settings_fields import seconds, setting, switch
 from tools.base.patterns import lazy_pattern
 
 SCHEMES = ("postgres", "postgresql")
@@ -27,16 +27,10 @@ class ReplicaSettings(BaseModel, defer_build=True):
         "name of this machine among servers that share a database (default: its host name at the first start)",
         "at most 63 letters, digits, points, hyphens and underscores",
     )
-    lease_s: float = setting(
-        10.0,
-        "time without a sign of life after which other servers continue the runs of this one",
-        "seconds, from 3 to 600",
-        ge=3,
-        le=600,
+    lease_s: float = seconds(
+        10.0, "time without a sign of life after which other servers continue the runs of this one", low=3, high=600
     )
-    workspace_shared: bool = setting(
-        False, "all servers that share the database see the same workspace folder", "true or false"
-    )
+    workspace_shared: bool = switch(False, "all servers that share the database see the same workspace folder")
     secret_key: SecretStr | None = setting(
         None,
         "encrypts the keys and tokens that servers share; the same on each, best as DRAGOMAN_SECRET_KEY",

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, field_validator
 
 from app.core.profile_spec import ProfileSpec, checked_profile_name
-from app.core.settings_fields import path, seconds, setting, whole
+from app.core.settings_fields import number, path, seconds, setting, switch, whole
 
 
 class RunSettings(BaseModel, defer_build=True):
@@ -24,37 +24,26 @@ class RunSettings(BaseModel, defer_build=True):
         None, 512, 10**8, "context window in tokens (default: what the model's server reports, else 32768)"
     )
     tokenizer: Path | None = path(None, "tokenizer.json of the model, if its server does not count tokens")
-    summarise_at: float = setting(
-        0.85,
-        "share of the window from which the older half of the conversation is summarised; 1 for never",
-        "a number from 0.2 to 1",
-        ge=0.2,
-        le=1,
-        allow_inf_nan=False,
+    summarise_at: float = number(
+        0.85, 0.2, 1, "share of the window from which the older half of the conversation is summarised; 1 for never"
     )
     summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
     result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
-    parallel_reads: bool = setting(True, "run the read-only calls of one reply concurrently", "true or false")
+    parallel_reads: bool = switch(True, "run the read-only calls of one reply concurrently")
     pty: Literal["auto", "on", "off"] = setting(
         "auto",
         "run `bash` and `python` in a pseudo-terminal, which a person can type into; `auto`: where the page or "
         "`dragoman chat` shows the run",
         "auto, on or off",
     )
-    relay_repair: bool = setting(
-        False,
-        "in a relay, ask the model once more when a call does not fit the schema of the client's tool",
-        "true or false",
+    relay_repair: bool = switch(
+        False, "in a relay, ask the model once more when a call does not fit the schema of the client's tool"
     )
-    verify: bool = setting(
-        False,
-        "have the model check, after a run that changed something, that the request was fulfilled",
-        "true or false",
+    verify: bool = switch(
+        False, "have the model check, after a run that changed something, that the request was fulfilled"
     )
-    documents: bool = setting(False, "also send code blocks of more than 30 lines as documents", "true or false")
-    checkpoints: bool = setting(
-        True, "keep what runs change in the workspace, so that it can be looked at and undone", "true or false"
-    )
+    documents: bool = switch(False, "also send code blocks of more than 30 lines as documents")
+    checkpoints: bool = switch(True, "keep what runs change in the workspace, so that it can be looked at and undone")
     checkpoint_mb: int = whole(
         2048, 16, 10**6, "megabytes of the checkpoints of all runs, of which the oldest go first; half for a workspace"
     )
@@ -89,16 +78,14 @@ class AutomationSettings(BaseModel, defer_build=True):
 class HelperSettings(BaseModel, defer_build=True):
     """Helpers and other sessions."""
 
-    helpers: bool = setting(
-        False,
-        "offer `delegate`, which has a helper do a task, and `ask_model`, a question to a model",
-        "true or false",
+    helpers: bool = switch(
+        False, "offer `delegate`, which has a helper do a task, and `ask_model`, a question to a model"
     )
     max_helpers: int = whole(16, 1, 200, "helpers that one run may begin, those of its helpers included")
     helpers_parallel: int = whole(4, 1, 16, "helpers of one run that work at the same time")
     helper_depth: int = whole(1, 1, 2, "levels of helpers below a run; 2 lets helpers begin helpers")
-    session_tools: bool = setting(
-        False, "offer tools that list, read and write to the other sessions of the same principal", "true or false"
+    session_tools: bool = switch(
+        False, "offer tools that list, read and write to the other sessions of the same principal"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, SecretStr, field_validator
 
-from app.core.settings_fields import BUILT_IN_MODELS, setting, web_address
+from app.core.settings_fields import setting, web_address
 from tools.base.patterns import lazy_pattern
 from tools.web.search_apis import SEARCH_APIS, SEARXNG, SearchApi, address_of
 
@@ -43,13 +43,6 @@ class SearchSettings(BaseModel, defer_build=True):
         if value is not None and (value := value.lower()) not in KINDS:
             raise ValueError("is no search engine")
         return value
-
-    @field_validator("search_url")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value in BUILT_IN_MODELS:
-            raise ValueError("is a model")
-        return None if value is None else web_address(value)
 
     @property
     def search_engine(self) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, field_validator
 
-from app.core.settings_fields import setting, whole, words
+from app.core.settings_fields import seconds, whole, words
 
 
 class ServingSettings(BaseModel, defer_build=True):
@@ -18,12 +18,8 @@ class ServingSettings(BaseModel, defer_build=True):
     model_memory_mb: int = whole(
         0, 0, 1 << 24, "megabytes for all served models together; 0 for what the machine has available"
     )
-    model_idle_s: float = setting(
-        900.0,
-        "time without requests after which a served model stops; 0 for never",
-        "seconds, from 0 to 31536000",
-        ge=0,
-        le=31_536_000,
+    model_idle_s: float = seconds(
+        900.0, "time without requests after which a served model stops; 0 for never", low=0, high=31_536_000
     )
 
     @field_validator("model_folders")

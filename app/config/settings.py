@@ -16,13 +16,12 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
-from app.config.hook_settings import HookSettings, hook_problems
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import MemorySettings, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
-from app.config.operator_settings import FILE_ONLY, OperatorSettings
+from app.config.operator_settings import FILE_ONLY, HookSettings, OperatorSettings, hook_problems
 from app.config.protected_files import in_workspace, own_files
 from app.config.replica_settings import ReplicaSettings
 from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
@@ -41,13 +40,15 @@ from app.config.sources import (
 from app.core.endpoint_spec import ToolCalls
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (
-    DAY_S,
+    BUILT_IN_MODELS,
     WORDS,
     mode,
+    number,
     path,
     read_value,
     seconds,
     setting,
+    switch,
     types_in,
     web_address,
     whole,
@@ -99,9 +100,7 @@ class Settings(
         "API key of the model server; prefer the environment, because other users of the machine can see flags",
         "printable ASCII without spaces",
     )
-    model_temperature: float | None = setting(
-        None, "sampling temperature (default: the server's)", "a number from 0 to 2", ge=0, le=2, allow_inf_nan=False
-    )
+    model_temperature: float | None = number(None, 0, 2, "sampling temperature (default: the server's)")
     model_inactivity_s: float = seconds(300.0, "longest silence of a model before its request fails with model_silent")
     tool_calls: ToolCalls = setting(
         "auto",
@@ -118,15 +117,9 @@ class Settings(
     max_message_bytes: int = whole(1 << 20, 1024, 1 << 28, "longest request body without files, in bytes")
     max_upload_bytes: int = whole(1 << 28, 1024, 1 << 40, "bytes of one file that a person puts into the workspace")
     tool_time_limit_s: float = seconds(3600.0, "time limit of one tool call")
-    shutdown_grace_s: float = setting(
-        5.0, "time that runs get to finish when the server is stopped", "seconds, from 0 to 3600", ge=0, le=3600
-    )
-    log_join_after_s: float = setting(
-        600.0,
-        "time after its end at which a run's log is compacted into fewer rows",
-        f"seconds, from 0 to {DAY_S}",
-        ge=0,
-        le=DAY_S,
+    shutdown_grace_s: float = seconds(5.0, "time that runs get to finish when the server is stopped", low=0, high=3600)
+    log_join_after_s: float = seconds(
+        600.0, "time after its end at which a run's log is compacted into fewer rows", low=0
     )
     keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
     max_streams: int = whole(1024, 1, 1_000_000, "event streams that one principal may have open at a time")
@@ -137,7 +130,7 @@ class Settings(
     tool_seconds_per_day: int = whole(0, 0, 10**9, "tool seconds of one principal in a day (UTC); 0 for no limit")
     job_time_limit_s: float = seconds(3600.0, "time limit of a background job")
     job_limit: int = whole(8, 0, 1000, "background jobs that one principal may have running; 0 turns them off")
-    job_follow_up: bool = setting(True, "start a turn of the conversation when a background job ends", "true or false")
+    job_follow_up: bool = switch(True, "start a turn of the conversation when a background job ends")
     max_follow_ups: int = whole(8, 0, 1000, "turns that ended jobs may start until a person writes again")
     approval_guest: ApprovalMode = mode("guests", *SUPERVISED)
     approval_user: ApprovalMode = mode("users", *SUPERVISED)
@@ -159,22 +152,12 @@ class Settings(
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
         "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
     )
-    taint: bool = setting(
-        True,
-        "calls that leave the sandbox need approval again once a conversation contains untrusted text",
-        "true or false",
+    taint: bool = switch(
+        True, "calls that leave the sandbox need approval again once a conversation contains untrusted text"
     )
-    canary: bool = setting(
-        False, "put a random code into each run's prompt; reject calls and block text that reveal it", "true or false"
-    )
-    judge_output: bool = setting(
-        False,
-        "have the model judge whether changing calls, and answers, serve the request",
-        "true or false",
-    )
-    screen_results: bool = setting(
-        False, "have the model screen untrusted results before a run reads them", "true or false"
-    )
+    canary: bool = switch(False, "put a random code into each run's prompt; reject calls and block text that reveal it")
+    judge_output: bool = switch(False, "have the model judge whether changing calls, and answers, serve the request")
+    screen_results: bool = switch(False, "have the model screen untrusted results before a run reads them")
     judge_time_limit_s: float = seconds(20.0, "time limit of each judgement and each screening")
     private_hosts: tuple[str, ...] = words(
         (),
@@ -182,39 +165,21 @@ class Settings(
         "names and addresses, with or without a port, and networks, such as wiki.local:8080 or 10.0.0.0/8",
     )
     mcp_config: Path = path(Path("mcp.json"), "file with the list of MCP servers, in the format of other programs")
-    mcp_commands_from_api: bool = setting(
-        False, "let admins add MCP servers that are commands over HTTP", "true or false"
+    mcp_commands_from_api: bool = switch(False, "let admins add MCP servers that are commands over HTTP")
+    management_tools: bool = switch(
+        False, "offer admins tools that manage this server: sessions, jobs, endpoints, tokens ...; each call asks"
     )
-    management_tools: bool = setting(
-        False,
-        "offer admins tools that manage this server: sessions, jobs, endpoints, tokens ...; each call asks",
-        "true or false",
-    )
-    mcp_wait_s: float = setting(
-        5.0,
-        "seconds that turns wait for an MCP server whose tools were never listed",
-        "a number from 0 to 60",
-        ge=0,
-        le=60,
-    )
-    mcp_tools_share: float = setting(
-        0.05,
-        "share of the window for MCP tool definitions; above it tools are searched",
-        "a number from 0 to 1",
-        ge=0,
-        le=1,
+    mcp_wait_s: float = number(5.0, 0, 60, "seconds that turns wait for an MCP server whose tools were never listed")
+    mcp_tools_share: float = number(
+        0.05, 0, 1, "share of the window for MCP tool definitions; above it tools are searched"
     )
     audit_days: int = whole(365, 0, 36_500, "days after which a decision is deleted from the audit log; 0 keeps all")
     git_author_name: str = setting("dragoman (agent)", "name of the author of git commits made in commands", "a name")
     git_author_email: str = setting("agent@dragoman.invalid", "e-mail address of that author", "an e-mail address")
-    sandbox_network: bool = setting(
-        False,
-        "let every command reach public hosts through the proxy (needs bubblewrap); asks after untrusted text",
-        "true or false",
+    sandbox_network: bool = switch(
+        False, "let every command reach public hosts through the proxy (needs bubblewrap); asks after untrusted text"
     )
-    unsafe_no_sandbox: bool = setting(
-        False, "run commands without the sandbox, with all rights of this account", "true or false"
-    )
+    unsafe_no_sandbox: bool = switch(False, "run commands without the sandbox, with all rights of this account")
     log_level: LOG_LEVELS = setting("warning", "how much to log", "critical, error, warning, info, debug or trace")
 
     @field_validator("*", mode="before")
@@ -245,9 +210,11 @@ class Settings(
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]
 
-    @field_validator("model_url")
+    @field_validator("model_url", "search_url", "memory_embeddings_url", "public_url")
     @classmethod
-    def _web_address(cls, value: str | None) -> str | None:
+    def _web_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value in BUILT_IN_MODELS and info.field_name != "model_url":
+            raise ValueError("is a model")
         return None if value is None else web_address(value)
 
     @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -27,8 +27,16 @@ def whole(default: int | None, low: int, high: int, help_text: str) -> Any:
     return setting(default, help_text, f"a whole number from {low} to {high}", ge=low, le=high)
 
 
-def seconds(default: float | None, help_text: str) -> Any:
-    return setting(default, help_text, f"seconds, from 1 to {DAY_S}", ge=1, le=DAY_S, allow_inf_nan=False)
+def number(default: float | None, low: float, high: float, help_text: str) -> Any:
+    return setting(default, help_text, f"a number from {low} to {high}", ge=low, le=high, allow_inf_nan=False)
+
+
+def seconds(default: float | None, help_text: str, *, low: int = 1, high: int = DAY_S) -> Any:
+    return setting(default, help_text, f"seconds, from {low} to {high}", ge=low, le=high, allow_inf_nan=False)
+
+
+def switch(default: bool | None, help_text: str) -> Any:
+    return setting(default, help_text, "true or false")
 
 
 def mode(principals: str, *modes: ApprovalMode) -> Any:
@@ -77,3 +85,12 @@ def web_address(value: str) -> str:
     if "?" in value or "#" in value:  # a path that is appended would become a part of it
         raise ValueError("has a query or a fragment")
     return value.rstrip("/")
+
+
+def is_url(value: str, schemes: Collection[str] = ("http", "https")) -> bool:
+    """Return True for a URL of one of these schemes with a host."""
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of its port
+        return False

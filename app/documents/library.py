@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.documents.limits import last_forgotten, text_of, title_of
+from app.log.event_writer import EventWriter
 from app.replicas.peers import Alone, Peers
 from app.storage.changes import Change
 from app.storage.documents import (
@@ -34,12 +35,6 @@ from app.storage.documents import (
 )
 from tools.base.outcome import ToolFailed
 from tools.base.replacement import replace_once
-
-
-class Journal(Protocol):
-    def put(self, change: Change) -> None: ...
-
-    async def flush(self) -> None: ...
 
 
 class LibraryStore(DocumentStore, Protocol):
@@ -76,7 +71,7 @@ class Library:
     def __init__(
         self,
         store: LibraryStore,
-        journal: Journal,
+        journal: EventWriter,
         changed: Callable[[str], None],
         *,
         peers: Peers | None = None,

@@ -50,7 +50,9 @@ class Hooks:
 
         No guard is asked behind one that denies. Only a call of a tool can wait for a person: elsewhere `ask` denies.
         """
-        rows = [row for row in self.rows if row.on is on and _concerns(row, tool)]
+        rows = [row for row in self.rows if row.on is on]
+        if on in TOOL_EVENTS:
+            rows = [row for row in rows if names_match((tool,), row.tools)]
         if not rows:
             return ALLOWED
         payload = self._payload(on, fields)
@@ -104,10 +106,6 @@ class Hooks:
     def _count(self, row: HookRow, failure: HookFailed) -> None:
         self.failed += 1
         _log.warning("the hook %s %s", row.name, failure)
-
-
-def _concerns(row: HookRow, tool: str) -> bool:
-    return row.on not in TOOL_EVENTS or names_match((tool,), row.tools)
 
 
 @asynccontextmanager

@@ -33,7 +33,10 @@ NO_PERSON = "the hook {hook} would have a person asked, but your client runs thi
 
 
 class RunHooks(Struct):
-    """`hooks` of the server, for the runs of a principal."""
+    """`hooks` of the server, for the runs of a principal.
+
+    Implements `app.budget.budgets.ModelChecks`, also for side queries and jobs without a run.
+    """
 
     hooks: Hooks
     principal: str
@@ -152,19 +155,3 @@ def _cut(text: str) -> str:
 
 def hooks_of_run(hooks: Hooks | None, principal: str) -> RunHooks | None:
     return RunHooks(hooks, principal) if hooks else None
-
-
-class ModelHooks(Struct, frozen=True):
-    """Implements `app.budget.budgets.ModelChecks`: of runs, their side queries, and of jobs without a run."""
-
-    hooks: Hooks
-
-    async def before_model(
-        self, principal: str, model: str, messages: Sequence[Message], conversation: Conversation
-    ) -> None:
-        await RunHooks(self.hooks, principal).before_model(model, messages, conversation)
-
-    async def after_model(
-        self, principal: str, model: str, text: str, calls: Sequence[AskedCall], conversation: Conversation
-    ) -> None:
-        await RunHooks(self.hooks, principal).after_model(model, text, calls, conversation)

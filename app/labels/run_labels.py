@@ -37,7 +37,7 @@ from tools.tool import Tool
 
 MARK, PATH, SERVER, CALL, MEMORY = "mark", "path", "server", "call", "memory"  # sources
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file"})
-COMMANDS = {"bash": "command", "python": "code"}  # tools that run code, and its argument
+COMMANDS = frozenset({"bash", "python"})  # tools that run code
 JOB_TOOLS = frozenset({"job_status", "job_output", "job_cancel"})
 # What these show is of the conversation itself, of the prompt, or of the web: nothing of the workspace.
 OWN = frozenset(
@@ -56,7 +56,7 @@ OWN = frozenset(
 
 def known_tools() -> frozenset[str]:
     """Return the tools of which it is known what they read; any other one of the server may read the workspace."""
-    return PATH_TOOLS | COMMANDS.keys() | JOB_TOOLS | OWN | {"list_files"}
+    return PATH_TOOLS | COMMANDS | JOB_TOOLS | OWN | {"list_files"}
 
 
 class LabelledSessions(LabelStore, SessionStore, Protocol):

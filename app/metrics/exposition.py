@@ -5,7 +5,7 @@ The library is loaded with the first request for it: most servers are never aske
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -36,15 +36,11 @@ class Exposition:
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
         """Return the text in the format that a client asks for, and its content type."""
-        registry = CollectorRegistry(auto_describe=False)
+        registry = CollectorRegistry(auto_describe=False)  # nothing is collected to learn names: the table has them
         registry.register(self)
         ProcessCollector(registry=registry)
         encoder, content_type = encoder_for(accept)
         return encoder(registry), content_type
-
-    def describe(self) -> Sequence[Family]:
-        """Nothing is collected to learn names: the table has them."""
-        return ()
 
     def collect(self) -> Iterator[Family]:
         for metric in METRICS:

@@ -19,15 +19,11 @@ METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 Names = Callable[[], Collection[str]]
 
 
-def no_names() -> Collection[str]:
-    return ()
-
-
 class KnownNames(Struct):
     """Functions that return the names of all configured models (as ENDPOINT/MODEL) and of all tools."""
 
-    models: Names = no_names
-    tools: Names = no_names
+    models: Names
+    tools: Names
     _models: set[str] = field(default_factory=set)
     _tools: set[str] = field(default_factory=set)
 

@@ -201,10 +201,3 @@ def _profile(row: ProfileRow) -> Profile | None:
 def _audit(row: ProfileRow, decision: str) -> AuditRow:
     kind = "a profile of its own" if row.owner else "a shared profile"
     return AuditRow(row.at, row.owner or row.by, f"profile {row.name}", decision, why=kind, by=row.by)
-
-
-async def open_profiles(of_settings: Mapping[str, ProfileSpec], store: Store, peers: Peers) -> Profiles:
-    """Raises StoreFailed."""
-    profiles = Profiles(of_settings, store, peers)
-    await profiles.load()
-    return profiles

@@ -73,6 +73,5 @@ def _character(match: re.Match[str]) -> str:
 
 def spelled_out(text: str) -> str:
     """The last layer."""
-    for last in layers(text):  # noqa: B007 - the last one is wanted
-        pass
+    *_, last = layers(text)
     return last

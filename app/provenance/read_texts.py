@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -85,9 +85,8 @@ class Library:
         return made
 
 
-def _place(one: QuotedCall, readings: Iterable[tuple[Source, Reading]], work: Work) -> str | None:
+def _place(one: QuotedCall, readings: Sequence[tuple[Source, Reading]], work: Work) -> str | None:
     """The latest place is the likeliest."""
-    readings = list(readings)
     try:
         for source, reading in reversed(readings):
             if one.stands_in(reading, work):

@@ -53,19 +53,12 @@ def spans_of_secrets(redactor: Redactor, written: str, *, goes_on: bool) -> tupl
 
     A secret that is cut at the end of a text that does not go on is one, if half of it is there.
     """
-    spans, tail = _look(redactor, written, goes_on=goes_on)
+    look = redactor.look if goes_on else redactor.look_at_end
+    spans, tail = look(written)
     if _SEQUENCE.search(written) is None:
         return spans, tail
     shown = ShownText(written)
-    parted, shown_tail = _look(redactor, shown.text, goes_on=goes_on)
+    parted, shown_tail = look(shown.text)
     if shown_tail < len(shown.text):  # no more is withheld than a secret can take: sequences may go on for ever
         tail = min(tail, max(shown.position(shown_tail), shown.size - margin_of(redactor)))
     return spans + [shown.span(*span) for span in parted], tail
-
-
-def _look(redactor: Redactor, text: str, *, goes_on: bool) -> tuple[Spans, int]:
-    spans, tail = redactor.look(text)
-    if not goes_on:
-        cut = next((at for at in range(tail, len(text)) if redactor.hides(text[at:])), None)
-        spans += [] if cut is None else [(cut, len(text))]
-    return spans, tail

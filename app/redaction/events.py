@@ -34,9 +34,9 @@ class RedactedEvents:
     def add(self, event: AgentEvent) -> Sequence[AgentEvent]:
         if type(event) is TextDelta and TEXT not in self._open and self._redactor.is_plain(event.text):  # as a rule
             self._length += len(event.text)
-            return (event,) if self._waiting is None else [*self._flush(), event]
+            return (event,) if self._waiting is None else [*self.end(), event]
         if not isinstance(event, Delta):
-            withheld = self._flush()
+            withheld = self.end()
             if isinstance(event, TextReclassified):
                 return [*withheld, *self._reclassified(event)]
             return [*withheld, self._redactor.redact_value(event)]
@@ -48,15 +48,11 @@ class RedactedEvents:
         stream = (event.type, _of(event))
         if stream not in self._open and self._redactor.is_plain(event.text):
             event = self._with_plain_name(event)
-            return (event,) if self._waiting is None else [*self._flush(), event]
+            return (event,) if self._waiting is None else [*self.end(), event]
         block = event.call if isinstance(event, TextDelta) else self._block
-        rest = self._flush() if stream != self._waiting or block != self._block else ()
+        rest = self.end() if stream != self._waiting or block != self._block else ()
         self._block = block
         return [*rest, *self._feed(stream, event)]
-
-    def end(self) -> Sequence[AgentEvent]:
-        """The withheld end of the last delta."""
-        return self._flush()
 
     def _feed(self, stream: Stream, event: Delta) -> Sequence[Delta]:
         held = self._open.pop(stream, None) or self._begun(stream)
@@ -73,7 +69,8 @@ class RedactedEvents:
         kept = (self._length, self._replaced) if stream == TEXT else ()
         return RedactedStream(self._redactor, *kept)
 
-    def _flush(self) -> Sequence[Delta]:
+    def end(self) -> Sequence[Delta]:
+        """The withheld end of the last delta."""
         if self._waiting is None:
             return ()
         (kind, of), held = self._waiting, self._open[self._waiting]

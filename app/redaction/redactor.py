@@ -131,6 +131,12 @@ class Redactor:
                 tail = min(tail, at)
         return found, tail
 
+    def look_at_end(self, text: str) -> tuple[list[tuple[int, int]], int]:
+        """As `look`, in a text that does not go on: a secret that is cut at its end is one, if half of it is there."""
+        found, tail = self.look(text)
+        cut = next((at for at in range(tail, len(text)) if self.hides(text[at:])), None)
+        return found if cut is None else sorted([*found, (cut, len(text))]), tail
+
     def hides(self, beginning: str) -> bool:
         """True for at least half of a secret, which is hidden although the rest is missing.
 
@@ -289,11 +295,8 @@ class RedactedStream:
 
     def end(self) -> str:
         """The withheld text, because another event comes next. A secret that is cut here is hidden."""
-        text = self._text
-        found, tail = self._redactor.look(text)
-        if (cut := next((at for at in range(tail, len(text)) if self._redactor.hides(text[at:])), None)) is not None:
-            found = sorted([*found, (cut, len(text))])
-        return self._emit(text, found, len(text))
+        found, _ = self._redactor.look_at_end(self._text)
+        return self._emit(self._text, found, len(self._text))
 
     def _emit(self, text: str, found: list[tuple[int, int]], until: int) -> str:
         parts = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -110,3 +111,9 @@ def expiry(text: str, now: float) -> float:
     if not now < at <= now + LONGEST_S:
         raise ValueError(EXPIRY_RULE)
     return at
+
+
+def checked_expiry(text: str) -> str:
+    """Return the text if it is an expiry from now on. Raises ValueError."""
+    expiry(text, time.time())
+    return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.core.messages import AskedCall, Message
@@ -15,11 +15,6 @@ ON = frozenset({"true", "1", "span_only", "span_and_event"})
 MOST_MESSAGES = 16  # the last ones
 MOST_CHARACTERS = 2_000  # of each text
 MOST_CALLS = 32  # of a message
-
-
-def wants_content(environ: Mapping[str, str]) -> bool:
-    """Return True if the standard variable asks for content on spans."""
-    return environ.get(CAPTURE, "").strip().lower() in ON
 
 
 class ContentWriter:

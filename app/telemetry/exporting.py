@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from typing import TypeVar
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -87,6 +88,9 @@ class WatchedMetricExporter(OTLPMetricExporter):
         return result
 
 
+_Watched = TypeVar("_Watched", WatchedSpanExporter, WatchedMetricExporter)
+
+
 class Exports:
     """The providers of spans and metrics, and `telemetry`, which makes them."""
 
@@ -99,43 +103,31 @@ class Exports:
         self._logger.addHandler(self._log)
         self._logger.propagate = False
         try:
-            metrics = self._metric_readers(environ)
-            spans = self._span_processors(environ)
+            readers, processors = list[PeriodicExportingMetricReader](), list[BatchSpanProcessor]()
+            if _is_exported(environ, "OTEL_METRICS_EXPORTER"):
+                readers.append(PeriodicExportingMetricReader(self._watched(WatchedMetricExporter(), "Metrics")))
+            if _is_exported(environ, "OTEL_TRACES_EXPORTER"):
+                processors.append(BatchSpanProcessor(self._watched(WatchedSpanExporter(), "Traces")))
             resource = _resource(environ)
-            self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
-            self._metrics = MeterProvider(metrics, resource, shutdown_on_exit=False)
+            self.spans = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._metrics = MeterProvider(readers, resource, shutdown_on_exit=False)
         except ValueError:
             self._leave_logs()
             raise
-        for processor in spans:
-            self._spans.add_span_processor(processor)
+        for processor in processors:
+            self.spans.add_span_processor(processor)
         built = version("dragoman")
-        tracer, meter = self._spans.get_tracer(SCOPE, built), self._metrics.get_meter(SCOPE, built)
+        tracer, meter = self.spans.get_tracer(SCOPE, built), self._metrics.get_meter(SCOPE, built)
         self.telemetry = Telemetry(tracer, meter, content=content, propagates=propagates)
 
-    def _span_processors(self, environ: Mapping[str, str]) -> Sequence[BatchSpanProcessor]:
-        if not _is_exported(environ, "OTEL_TRACES_EXPORTER"):
-            return ()
-        exporter = WatchedSpanExporter()
-        exporter.on_export = lambda ok: self._log.exported("Traces", ok=ok)
+    def _watched(self, exporter: _Watched, signal: str) -> _Watched:
+        exporter.on_export = lambda ok: self._log.exported(signal, ok=ok)
         self._exporters.append(exporter)
-        return (BatchSpanProcessor(exporter),)
-
-    def _metric_readers(self, environ: Mapping[str, str]) -> Sequence[PeriodicExportingMetricReader]:
-        if not _is_exported(environ, "OTEL_METRICS_EXPORTER"):
-            return ()
-        exporter = WatchedMetricExporter()
-        exporter.on_export = lambda ok: self._log.exported("Metrics", ok=ok)
-        self._exporters.append(exporter)
-        return (PeriodicExportingMetricReader(exporter),)
+        return exporter
 
     def _leave_logs(self) -> None:
         self._logger.removeHandler(self._log)
         self._logger.propagate = self._before
-
-    def flush(self) -> None:
-        """Export now what has ended. Blocks."""
-        self._spans.force_flush()
 
     async def close(self, limit_s: float = CLOSE_S) -> None:
         """Export what is left, for so long at most."""
@@ -144,7 +136,7 @@ class Exports:
         done = asyncio.Event()
 
         def shut_down() -> None:
-            providers = [threading.Thread(target=one.shutdown, daemon=True) for one in (self._spans, self._metrics)]
+            providers = [threading.Thread(target=one.shutdown, daemon=True) for one in (self.spans, self._metrics)]
             for thread in providers:
                 thread.start()
             for thread in providers:

@@ -24,16 +24,13 @@ class Instruments:
         def counter(row: Convention) -> Counter:
             return meter.create_counter(row.name, row.unit, row.meaning)
 
-        self._run = histogram(names.AGENT_DURATION)
+        self.run = histogram(names.AGENT_DURATION)
         self._request = histogram(names.CHAT_DURATION)
         self._first = histogram(names.CHAT_FIRST)
         self._input = counter(names.CHAT_INPUT)
         self._output = counter(names.CHAT_OUTPUT)
-        self._call = histogram(names.TOOL_DURATION)
-        self._operation = histogram(names.MCP_DURATION, MCP_BUCKETS_S)
-
-    def run(self, seconds: float, attributes: Attributes) -> None:
-        self._run.record(seconds, attributes)
+        self.call = histogram(names.TOOL_DURATION)
+        self.operation = histogram(names.MCP_DURATION, MCP_BUCKETS_S)
 
     def request(self, request: ObservedRequest, seconds: float, first_s: float | None, shared: Attributes) -> None:
         """Record a model request. Tokens that its server did not report count as none, as the conventions want it."""
@@ -45,12 +42,6 @@ class Instruments:
         modality = shared | {names.MODALITY.name: "text" if counted and not _has_files(request) else "unknown"}
         self._input.add(request.prompt_tokens if counted else 0, modality)
         self._output.add(request.completion_tokens if counted else 0, modality)
-
-    def call(self, seconds: float, attributes: Attributes) -> None:
-        self._call.record(seconds, attributes)
-
-    def operation(self, seconds: float, attributes: Attributes) -> None:
-        self._operation.record(seconds, attributes)
 
 
 def _has_files(request: ObservedRequest) -> bool:

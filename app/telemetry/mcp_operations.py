@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextvars import Token
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 from opentelemetry.context import Context, attach, detach
@@ -27,60 +27,53 @@ class OpenCall(Struct):
     error: str = ""
 
 
-class ObservedOperation:
-    """A context manager around one request.
+@contextmanager
+def observed_operation(
+    operation: Operation, spans: Tracer, metrics: Instruments, call: OpenCall | None
+) -> Iterator[OperationEnd]:
+    """Observe one request.
 
     Its span is the current one meanwhile, so that the SDK of MCP puts the traceparent into `_meta` of the request.
     The conventions want no span of its own where a call is traced already.
     """
+    end = OperationEnd()
+    name = f"{operation.method} {operation.target}".strip()
+    span = call.span if call else spans.start_span(name, Context(), SpanKind.CLIENT)
+    token = attach(set_span_in_context(span, Context()))
+    began = time.monotonic()
+    try:
+        yield end
+    except BaseException as error:
+        if end.error is None:
+            end.error = "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+        raise
+    finally:
+        detach(token)
+        attributes = _attributes(operation, end)
+        metrics.operation.record(time.monotonic() - began, attributes)
+        if call:
+            call.error = end.error or ""
+            span.set_attributes({name: one for name, one in attributes.items() if name not in OF_CALL})
+        else:
+            span.set_attributes(attributes)
+            if end.error:
+                span.set_status(Status(StatusCode.ERROR))
+            span.end()
 
-    def __init__(self, operation: Operation, spans: Tracer, metrics: Instruments, call: OpenCall | None) -> None:
-        self._operation = operation
-        self._spans = spans
-        self._metrics = metrics
-        self._call = call
-        self._end = OperationEnd()
 
-    def __enter__(self) -> OperationEnd:
-        self._span = self._call.span if self._call else self._own_span()
-        self._token: Token[Context] = attach(set_span_in_context(self._span, Context()))
-        self._began = time.monotonic()
-        return self._end
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        detach(self._token)
-        seconds, end = time.monotonic() - self._began, self._end
-        if kind and end.error is None:
-            end.error = "cancelled" if issubclass(kind, asyncio.CancelledError) else kind.__name__
-        attributes = self._attributes()
-        if end.error:
-            attributes[names.ERROR.name] = end.error
-        if end.status_code is not None:
-            attributes[names.STATUS_CODE.name] = str(end.status_code)
-        self._metrics.operation(seconds, attributes)
-        if self._call:
-            self._call.error = end.error or ""
-            others = {name: one for name, one in attributes.items() if name not in OF_CALL}
-            self._span.set_attributes(others)
-            return
-        self._span.set_attributes(attributes)
-        if end.error:
-            self._span.set_status(Status(StatusCode.ERROR))
-        self._span.end()
-
-    def _own_span(self) -> Span:
-        name = f"{self._operation.method} {self._operation.target}".strip()
-        return self._spans.start_span(name, Context(), SpanKind.CLIENT)
-
-    def _attributes(self) -> Attributes:
-        operation = self._operation
-        found: Attributes = {
-            names.METHOD.name: operation.method,
-            names.SERVER.name: operation.server,
-            names.TRANSPORT.name: "tcp" if operation.url else "pipe",
-        }
-        if operation.protocol:
-            found[names.PROTOCOL.name] = operation.protocol
-        if operation.target:
-            found |= {names.TOOL_NAME.name: operation.target, names.OPERATION.name: "execute_tool"}
-        return found | server_attributes(operation.url)
+def _attributes(operation: Operation, end: OperationEnd) -> Attributes:
+    found: Attributes = {
+        names.METHOD.name: operation.method,
+        names.SERVER.name: operation.server,
+        names.TRANSPORT.name: "tcp" if operation.url else "pipe",
+    }
+    if operation.protocol:
+        found[names.PROTOCOL.name] = operation.protocol
+    if operation.target:
+        found |= {names.TOOL_NAME.name: operation.target, names.OPERATION.name: "execute_tool"}
+    found |= server_attributes(operation.url)
+    if end.error:
+        found[names.ERROR.name] = end.error
+    if end.status_code is not None:
+        found[names.STATUS_CODE.name] = str(end.status_code)
+    return found

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
 from app.config.settings import Settings
 from app.config.sources import SettingsError
 from app.core.observers import Observers
+from app.core.settings_fields import is_url
 from app.redaction.redactor import Redactor
-from app.telemetry.content import CAPTURE, ContentWriter, wants_content
+from app.telemetry.content import CAPTURE, ON, ContentWriter
 from tools.mcp.model import ObserveOperation
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
             given = environ[name][:40]
             yield f"{name} is {given!a}, and only {PROTOCOL} is supported: set that, and an endpoint for it."
     for name in ENDPOINTS:
-        if not _is_url(environ.get(name) or DEFAULT_ENDPOINT):
+        if not is_url(environ.get(name) or DEFAULT_ENDPOINT):
             yield f"{name} is no http or https URL. Set one such as http://127.0.0.1:4318."
 
 
@@ -114,20 +114,12 @@ def secrets_in_headers(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _captures(settings: Settings, environ: Mapping[str, str]) -> bool:
     """Return True if content is exported. Labelled data stays here: a collector is no endpoint that may have it."""
-    if not wants_content(environ):
+    if environ.get(CAPTURE, "").strip().lower() not in ON:
         return False
     if settings.label_policy.is_used:
         _log.warning("%s is ignored: labels are configured, and content may be labelled.", CAPTURE)
         return False
     return True
-
-
-def _is_url(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _is_installed(package: str) -> bool:

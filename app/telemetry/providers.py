@@ -46,11 +46,6 @@ def answering(provider: Provider) -> Provider:
     return provider.last.provider if isinstance(provider, ModelRoute) else provider
 
 
-def response_model(provider: Provider) -> str:
-    """Return the name of the model that has answered."""
-    return answering(provider).model
-
-
 @lru_cache(256)
 def known_provider(url: str) -> str:
     """Return the well-known name of a hosted provider; empty for any other server."""

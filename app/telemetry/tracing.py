@@ -19,25 +19,14 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace import Tracer as SpanMaker
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from app.core.events import (
-    AgentEvent,
-    ApprovalRequired,
-    ApprovalResolved,
-    Notice,
-    RunFailed,
-    RunFinished,
-    ToolFinished,
-    ToolHanded,
-    ToolRejected,
-    ToolStarted,
-)
+from app.core import events
 from app.core.observers import ObservedRequest, ObservedRun, RequestSpan
 from app.core.provider import Provider
 from app.telemetry import conventions as names
 from app.telemetry.content import ContentWriter
 from app.telemetry.instruments import Attributes, Instruments
-from app.telemetry.mcp_operations import ObservedOperation, OpenCall
-from app.telemetry.providers import provider_attributes, response_model
+from app.telemetry.mcp_operations import OpenCall, observed_operation
+from app.telemetry.providers import answering, provider_attributes
 from tools.mcp.model import Operation, OperationEnd
 
 SPOKEN = frozenset({"retry", "fallback", "waiting", "queued", "key_disabled"})  # notices whose words hold no content
@@ -87,25 +76,25 @@ class Telemetry:
         self._runs: dict[str, OpenRun] = {}
         self._opened = time.time()
 
-    def observe_event(self, run: ObservedRun, event: AgentEvent) -> None:
+    def observe_event(self, run: ObservedRun, event: events.AgentEvent) -> None:
         open_run = self._runs.get(run.id) or self._begin_run(run, event)
         match event:
-            case ToolStarted():
+            case events.ToolStarted():
                 self._begin_call(run, open_run, event)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._end_call(open_run, event)
-            case RunFinished() | RunFailed():
+            case events.RunFinished() | events.RunFailed():
                 self._end_run(run.id, event)
-            case Notice(code=code):
+            case events.Notice(code=code):
                 words: Attributes = {names.MESSAGE.name: event.message} if code in SPOKEN else {}
                 open_run.event(names.NOTICE, {names.CODE.name: code} | words)
-            case ApprovalRequired():
+            case events.ApprovalRequired():
                 open_run.event(names.ASKED, _about(event.call, event.name))
-            case ApprovalResolved():
+            case events.ApprovalResolved():
                 open_run.event(names.RESOLVED, _about(event.call) | {names.DECISION.name: event.decision})
-            case ToolRejected():
+            case events.ToolRejected():
                 open_run.event(names.REJECTED, _about(event.call, event.name))
-            case ToolHanded():
+            case events.ToolHanded():
                 open_run.event(names.HANDED, _about(event.call, event.name))
 
     def begin_request(self, run: str, session: str, provider: Provider, *, in_round: bool) -> RequestSpan:
@@ -139,7 +128,7 @@ class Telemetry:
         shared: Attributes = {names.OPERATION.name: "chat", names.MODEL.name: request.model}
         shared |= provider_attributes(request.provider)
         if first_s is not None:
-            shared[names.ANSWERED_BY.name] = response_model(request.provider)
+            shared[names.ANSWERED_BY.name] = answering(request.provider).model
         self._metrics.request(request, seconds, first_s, shared)
         begun.span.set_attributes(shared | self._answer_attributes(request, first_s))
         _end(begun.span, begun.started_ns, seconds, request.error)
@@ -155,21 +144,21 @@ class Telemetry:
         """Observe a request to an MCP server, which gets the traceparent of its call."""
         open_run = self._runs.get(operation.context.run)
         open_call = open_run.calls.get(operation.context.call) if open_run else None
-        return ObservedOperation(operation, self._spans, self._metrics, open_call)
+        return observed_operation(operation, self._spans, self._metrics, open_call)
 
     def leave(self, run: str) -> None:
         """End the span of a run that has not ended itself: it goes on later or elsewhere."""
         if run in self._runs:
-            self._end_run(run, RunFinished(SUSPENDED, "", 0, 0, {}))
+            self._end_run(run, events.RunFinished(SUSPENDED, "", 0, 0, {}))
 
     def close(self) -> None:
         """End the spans that are open."""
         for run in list(self._runs):
             self.leave(run)
 
-    def _begin_run(self, run: ObservedRun, event: AgentEvent) -> OpenRun:
+    def _begin_run(self, run: ObservedRun, event: events.AgentEvent) -> OpenRun:
         """Begin the span of a run; of one that goes on after a restart or elsewhere, with its first event here."""
-        goes_on = run.created < self._opened or (isinstance(event, Notice) and event.code == RESUMED)
+        goes_on = run.created < self._opened or (isinstance(event, events.Notice) and event.code == RESUMED)
         began = time.time() if goes_on else run.created
         attributes: Attributes = {names.OPERATION.name: "invoke_agent", names.MODEL.name: run.model}
         of_span = attributes | {names.CONVERSATION.name: run.session, names.RUN.name: run.id}
@@ -179,21 +168,21 @@ class Telemetry:
         self._runs[run.id] = open_run = OpenRun(span, started_ns, attributes)
         return open_run
 
-    def _end_run(self, run: str, event: RunFinished | RunFailed) -> None:
+    def _end_run(self, run: str, event: events.RunFinished | events.RunFailed) -> None:
         open_run = self._runs.pop(run)
         for call in open_run.calls.values():
             _end(call.span, call.started_ns, None, "stopped")
-        failed = event.code if isinstance(event, RunFailed) else None
-        outcome = event.reason if isinstance(event, RunFinished) else event.code
+        failed = event.code if isinstance(event, events.RunFailed) else None
+        outcome = event.reason if isinstance(event, events.RunFinished) else event.code
         open_run.span.set_attribute(names.OUTCOME.name, outcome)
-        if isinstance(event, RunFinished) and event.usage.get("measured"):
+        if isinstance(event, events.RunFinished) and event.usage.get("measured"):
             open_run.span.set_attribute(names.INPUT_TOKENS.name, event.usage["prompt_tokens"])
             open_run.span.set_attribute(names.OUTPUT_TOKENS.name, event.usage["completion_tokens"])
         seconds = (time.time_ns() - open_run.started_ns) / NS
-        self._metrics.run(seconds, open_run.attributes | _error(failed))
+        self._metrics.run.record(seconds, open_run.attributes | _error(failed))
         _end(open_run.span, open_run.started_ns, seconds, failed)
 
-    def _begin_call(self, run: ObservedRun, open_run: OpenRun, event: ToolStarted) -> None:
+    def _begin_call(self, run: ObservedRun, open_run: OpenRun, event: events.ToolStarted) -> None:
         started_ns = time.time_ns()
         attributes = _tool(event.name) | {
             names.TOOL_CALL.name: event.call,
@@ -207,14 +196,14 @@ class Telemetry:
         span = self._spans.start_span(name, parent, SpanKind.INTERNAL, attributes, start_time=started_ns)
         open_run.calls[event.call] = OpenCall(span, started_ns)
 
-    def _end_call(self, open_run: OpenRun, event: ToolFinished) -> None:
+    def _end_call(self, open_run: OpenRun, event: events.ToolFinished) -> None:
         open_call = open_run.calls.pop(event.call, None)
         if open_call is None:
             return
         failed = None if event.ok else open_call.error or "tool_error"
         if self._content:
             open_call.span.set_attribute(names.RESULT.name, self._content.value(event.text))
-        self._metrics.call(event.duration_s, _tool(event.name) | _error(failed))
+        self._metrics.call.record(event.duration_s, _tool(event.name) | _error(failed))
         _end(open_call.span, open_call.started_ns, event.duration_s, failed)
 
     def _answer_attributes(self, request: ObservedRequest, first_s: float | None) -> Attributes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from parsing import Arguments
+from parsing.aliases import loose
 from parsing.arguments import Schema, parts_of, properties_of, resolve, types_in
 from parsing.fitting import MAX_DEPTH, fit
 from tools.base.patterns import lazy_pattern
@@ -13,7 +14,6 @@ from tools.base.patterns import lazy_pattern
 LONGEST_NAME = 256  # characters that are looked at
 _SEPARATORS = lazy_pattern(r"__|[.:/]")
 _MARKUP = lazy_pattern(r"<\|.*")  # tokens of a template that the server has left in a name
-_LOOSE = lazy_pattern(r"[\W_]+")
 _WRAPPERS = frozenset({"functions", "function", "tools", "tool", "defaultapi", "multitooluse", "mcp"})
 
 Names = Callable[[str], Iterator[str]]
@@ -56,13 +56,13 @@ def _caseless(name: str) -> Iterator[str]:
 
 def _loose(name: str) -> Iterator[str]:
     """`read_file`, `readFile` and `read-file` alike."""
-    yield _LOOSE.sub("", name).casefold()
+    yield loose(name)
 
 
 def _without_wrapper(name: str) -> Iterator[str]:
     """`functions.bash` without its prefix, which is not part of any name."""
     head, found, rest = name.partition(".")
-    if found and _LOOSE.sub("", head).casefold() in _WRAPPERS:
+    if found and loose(head) in _WRAPPERS:
         yield from _loose(rest)
 
 
@@ -131,7 +131,7 @@ def _schemas_of(key: str, schemas: list[Schema], root: Schema) -> list[Schema]:
 def _respelt(key: str, value: Arguments, schemas: list[Schema], root: Schema) -> str | None:
     """Return the declared name that the key is another spelling of, unless the object has that, too."""
     names = {name for part in _parts(schemas, root) for name in properties_of(part)}
-    found = [name for name in names if _LOOSE.sub("", name).casefold() == _LOOSE.sub("", key).casefold()]
+    found = [name for name in names if loose(name) == loose(key)]
     return found[0] if len(found) == 1 and found[0] not in value else None
 
 

@@ -13,7 +13,7 @@ from app.core.rules import checked_pattern
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.people.sign_ins import SignInsEnded
-from app.storage.principals import Budget, checked_name, expiry, in_use, is_lasting
+from app.storage.principals import Budget, checked_expiry, checked_name, expiry, in_use, is_lasting
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
 from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused
@@ -21,11 +21,6 @@ from routes.protocol.errors import Refused
 MOST_MONEY = 10**6  # of any currency, in the price table's units
 MOST = 2**53  # of anything that is counted: JSON has no larger whole numbers
 Patterns = Annotated[list[Annotated[str, AfterValidator(checked_pattern)]], Field(max_length=64)]
-
-
-def _some_expiry(text: str) -> str:
-    expiry(text, time.time())
-    return text
 
 
 class BudgetRequest(StrictModel):
@@ -45,7 +40,7 @@ class TokenRequest(StrictModel):
     role: Literal["guest", "user", "admin"] = "user"
     tools: Patterns = Field(default_factory=list)
     disabled: Patterns = Field(default_factory=list)
-    expires: Annotated[str, AfterValidator(_some_expiry)] | None = None
+    expires: Annotated[str, AfterValidator(checked_expiry)] | None = None
     budget: BudgetRequest = Field(default_factory=BudgetRequest)
     profile: str | None = Field(default=None, min_length=1, max_length=64)
 

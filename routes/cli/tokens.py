@@ -15,7 +15,7 @@ from app.core.rules import checked_pattern
 from app.profiles.library import Profile, Profiles, UnknownProfile
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE, open_store
-from app.storage.principals import checked_name, expiry
+from app.storage.principals import checked_expiry, checked_name
 from app.storage.profiles import SHARED
 from app.storage.store import Store
 from app.storage.tokens import TokenRow, TokenStore
@@ -50,7 +50,7 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
     kind = _parsed_by(checked_profile_name)
     create.add_argument("--profile", dest="its_profile", type=kind, metavar="NAME", help=help_text)
     help_text = "when it expires: 30d, 12h or a date such as 2027-01-01 (default: never)"
-    create.add_argument("--expires", type=_parsed_by(_expiry), metavar="WHEN", help=help_text)
+    create.add_argument("--expires", type=_parsed_by(checked_expiry), metavar="WHEN", help=help_text)
     for flag, field, help_text in BUDGET_FLAGS:
         amount = _parsed_by(_money) if field == "cost_per_month" else _parsed_by(_count)
         create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=help_text)
@@ -84,11 +84,6 @@ def _parsed_by(check: Callable[[str], _T]) -> Callable[[str], _T]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return checked
-
-
-def _expiry(text: str) -> str:
-    expiry(text, time.time())
-    return text
 
 
 def _count(text: str) -> int:

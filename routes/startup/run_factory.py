@@ -20,7 +20,7 @@ from app.mcp.servers import McpServers
 from app.memory.startup import memory_tools
 from app.policy.current_rights import principal_named
 from app.policy.rules.compiling import compiled_rules
-from app.profiles.library import open_profiles
+from app.profiles.library import Profiles
 from app.runs.composition.server_metrics import recording
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
@@ -76,6 +76,8 @@ async def opened_run_factory(
         stack.push_async_callback(presence.close)
         project = ProjectFiles(store, runs.peers)
         await project.load()
+        profiles = Profiles(settings.profiles, store, runs.peers)
+        await profiles.load()
         factory = RunFactory(
             settings=settings,
             store=store,
@@ -90,7 +92,7 @@ async def opened_run_factory(
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
             labels=await opened_labels(settings, store, jobs),
-            profiles=await open_profiles(settings.profiles, store, runs.peers),
+            profiles=profiles,
             looks=models.looks,
             hooks=manager.hooks,
             memories=models.memories,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from app.budget.budgets import Ledger, default_budget
 from app.config.settings import Settings
 from app.hooks.hooks import Hooks, informing
-from app.hooks.run_hooks import ModelHooks
+from app.hooks.run_hooks import RunHooks
 from app.mcp.servers import McpServers
 from app.notifications.service import Notifications, delivering
 from app.policy.approvals import Approvals
@@ -62,7 +62,7 @@ async def opened_run_manager(settings: Settings, storage: StoragePhase) -> Async
                 store,
                 default_budget(settings),
                 watch=notifications.outbox.budget_used,
-                model_checks=ModelHooks(hooks) if hooks else None,
+                model_checks=partial(RunHooks, hooks) if hooks else None,
                 observers=traced.observers,
             ),
             metrics=storage.metrics,

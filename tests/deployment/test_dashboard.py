@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.metrics.table import METRICS, PROCESS_METRICS, Metric
+from app.metrics.table import METRICS, Metric
 from tests import ROOT
+from tests.support.documented.process_metrics import PROCESS_METRICS
 
 FOLDER = ROOT / "docs" / "grafana"
 NAME = re.compile(r"\b(?:dragoman|process)_\w+")

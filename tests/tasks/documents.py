@@ -23,7 +23,7 @@ from app.config.operator_settings import FILE_ONLY
 from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
-from app.metrics.table import METRICS, PROCESS_METRICS
+from app.metrics.table import METRICS
 from app.policy.call_rows import TABLE as DECISIONS
 from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
@@ -34,6 +34,7 @@ from tests import ROOT
 from tests.support.documented.connect import PROGRAM_NAMES, connect_lines
 from tests.support.documented.dialects import dialect_examples, dialect_table
 from tests.support.documented.lanes import lane_examples
+from tests.support.documented.process_metrics import PROCESS_METRICS
 from tests.support.documented.rooms import floor_plan
 from tests.support.documented.servers import quirk_table
 

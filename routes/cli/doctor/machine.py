@@ -10,10 +10,10 @@ import resource
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, distribution, metadata, version
-from urllib.parse import urlsplit
 
 import psutil
 
+from app.core.settings_fields import is_url
 from app.models.embedded.supervisor import ENGINE, INSTALL, SMOLLM2
 from app.storage.database import DATABASE
 from app.storage.inspection.database_file import library
@@ -157,7 +157,7 @@ def proxies(subject: Subject) -> Findings:
         return problem("FORWARDED_ALLOW_IPS is set: the server does not start", advice)
     there = {name: environ.get(name) or environ.get(name.lower()) for name in PROXIES}
     given = {name: value for name, value in there.items() if value}
-    wrong = [name for name, value in given.items() if name != "NO_PROXY" and not _is_proxy(value)]
+    wrong = [name for name, value in given.items() if name != "NO_PROXY" and not is_url(value, PROXY_SCHEMES)]
     if wrong:
         advice = "Write it as http://HOST:PORT, or unset it."
         return [problem(f"{name} is not the URL of a proxy", advice) for name in wrong]
@@ -165,14 +165,6 @@ def proxies(subject: Subject) -> Findings:
         advice = "Set NO_PROXY=localhost,127.0.0.1,::1, or requests to local models may go through the proxy."
         return warning(f"{', '.join(given)} set, NO_PROXY not", advice)
     return ok(f"{', '.join(given)} set" if given else "none set")
-
-
-def _is_proxy(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in PROXY_SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def clock(subject: Subject) -> Findings:

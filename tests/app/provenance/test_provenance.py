@@ -28,6 +28,7 @@ from tests.support.parsing.quoting import (
     WAYS,
     called,
     conversation,
+    no_others,
     nothing,
     quoted,
     result,
@@ -242,7 +243,7 @@ async def test_what_a_model_wrote_or_had_not_read_yet_is_no_source() -> None:
     assert not await quoted(calls, [Message("user", "Go."), *examples, Message("assistant", HERMES)], TOOLBOX)
     made = Message("assistant", HERMES, calls=tuple(calls))
     later = [made, result(HERMES), Message("user", HERMES)]  # of another call of the same reply, and sent meanwhile
-    assert not await Provenance().quotations(calls, conversation(later), TOOLBOX)
+    assert not await Provenance(no_others).quotations(calls, conversation(later), TOOLBOX)
 
 
 async def test_a_native_call_is_a_decision() -> None:

@@ -17,7 +17,7 @@ from app.core.messages import AskedCall, Message
 from app.provenance.quotation import Provenance
 from app.provenance.quoted_text import MOST_WORK, QuotedCall, Work, WrittenCall
 from app.provenance.read_texts import TOO_MUCH, Library, Source
-from tests.support.parsing.quoting import HINT, TOOLBOX, called, conversation, quoted, result
+from tests.support.parsing.quoting import HINT, TOOLBOX, called, conversation, no_others, quoted, result
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ WRONG = {
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_quotation_that_is_corrected_is_one_still(wrong: str, *, restarted: bool) -> None:
     quotes = WRONG[wrong]
-    provenance = Provenance()
+    provenance = Provenance(no_others)
     first, right = [replace(one, id=f"a{one.id}") for one in all_called(quotes)], called(SHORT, TOOLBOX, HINT)
     read = [Message("user", "What does it say?"), result(quotes)]
     made = Message("assistant", quotes, calls=tuple(first))

@@ -9,6 +9,7 @@ from typing import Any
 from app.core.messages import AskedCall, Message
 from app.core.provider import TextChunk
 from app.provenance.quotation import Provenance
+from app.provenance.read_texts import Source
 from app.redaction.redactor import Redactor
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -68,12 +69,16 @@ def called(text: str, toolbox: Toolbox, hint: Mapping[str, Any], *, refused: boo
     return [call for call in reply.calls if refused or call.id not in reply.refused]
 
 
+async def no_others(_: str) -> Sequence[Source]:
+    return ()
+
+
 async def quoted(
     calls: Sequence[AskedCall], read: Sequence[Message], toolbox: Toolbox, provenance: Provenance | None = None
 ) -> dict[str, str]:
     """Of these calls of a reply those that are quotations: by id, from where."""
     messages = [*read, Message("assistant", "", calls=tuple(calls))]
-    return await (provenance or Provenance()).quotations(calls, conversation(messages), toolbox)
+    return await (provenance or Provenance(no_others)).quotations(calls, conversation(messages), toolbox)
 
 
 TEXT = {"type": "string"}

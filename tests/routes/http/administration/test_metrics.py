@@ -13,10 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from app.core.provider import Finished, Piece, ProviderFailed, TextChunk, TokenUsage
 from app.metrics.exposition import Exposition
 from app.metrics.recorder import OTHER, Metrics
-from app.metrics.table import METRICS, MOST_SERIES, NOTICES, PROCESS_METRICS, TAKEOVERS
+from app.metrics.table import METRICS, MOST_SERIES, NOTICES, TAKEOVERS
 from app.models.scripted import Raise, Scripted
 from routes.replication.several_servers import observe_replica
 from tests.support.access.people import bearer
+from tests.support.documented.process_metrics import PROCESS_METRICS
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio

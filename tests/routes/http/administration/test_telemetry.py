@@ -239,7 +239,7 @@ async def test_a_collector_that_is_gone_is_reported_once_and_stops_nothing(
             for _ in range(2):
                 run = ObservedRun(id="r", session="s", principal="p", model="m", created=0.0)
                 exports.telemetry.observe_event(run, RunFailed("x", "y", retryable=False))
-                await asyncio.to_thread(exports.flush)
+                await asyncio.to_thread(exports.spans.force_flush)
         [record] = [one for one in caplog.records if one.name == exporting.name]
         assert "Traces are not exported" in record.getMessage() and "OTEL_EXPORTER_OTLP_ENDPOINT" in record.getMessage()
         assert not [one for one in caplog.records if one.name.startswith("opentelemetry")]
