@@ -26,7 +26,7 @@ from app.budget.metered_request import (
 )
 from app.core.events import Usage
 from app.core.provider import ModelRequest, Provider, TokenUsage, name_of
-from app.models.tokens.counter import CHARACTERS_PER_TOKEN
+from app.models.tokens.estimates import CHARACTERS_PER_TOKEN
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation

@@ -49,7 +49,7 @@ class AccessRequest:
 
     @cached_property
     def effect(self) -> OutboundEffect | None:
-        """What leaves the sandbox and the workspace, or is left there for other programs.
+        """The effect that leaves the sandbox and the workspace, or is left there for other programs.
 
         Without arguments (None) only the effect of every call of the tool.
         """

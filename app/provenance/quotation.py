@@ -38,10 +38,14 @@ Others = Callable[[str], Awaitable[Sequence[Source]]]
 """Returns the texts that a session's model has read besides its messages. Raises StoreFailed."""
 
 
+async def no_others(session: str) -> Sequence[Source]:
+    return ()
+
+
 class Provenance(Struct):
     """Finds where the text calls of one run come from."""
 
-    others: Others
+    others: Others = no_others
     _library: Library | None = None  # most runs have no call in text
     _looked_back: bool = False
 

@@ -50,12 +50,12 @@ from parsing.matching import compiled
 from parsing.openers import OPENERS
 from routes.protocol.requests import ChatRequest
 from routes.server import warm_up
-from tools.base import patterns, schemas
+from tools.base import patterns, schema_limits, schemas
 from tools.catalogue import TOOLS
 
 def built():
     kept = len(vars(OPENERS)) + sum(one._compiled is not None for one in patterns._lazy)
-    return compiled.cache_info().misses + schemas._validator.cache_info().misses + kept
+    return compiled.cache_info().misses + schema_limits._validator.cache_info().misses + kept
 
 warm_up()
 before = built()

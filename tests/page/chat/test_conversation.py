@@ -207,6 +207,20 @@ async def test_the_address_names_the_conversation(tmp_path: Path) -> None:
         assert await page.evaluate("location.hash.slice(1)") not in ("", "ses_11111111111111111111", one, other)
 
 
+async def test_a_conversation_that_was_deleted_elsewhere_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["First."])) as served, browsing() as browser:
+        session = await begun(served, 1)
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        await expect(page.locator("#conversation").get_by_text("First.")).to_be_visible()
+        browser.expected.append("404|ERR_INTERNET_DISCONNECTED")
+        assert (await served.client.delete(f"/sessions/{session}")).is_success
+        await page.context.set_offline(True)  # the next connection learns it
+        await page.context.set_offline(False)
+        await expect(page.get_by_role("alert").get_by_text("does not exist")).to_be_visible()
+        await expect(page.get_by_text("First.")).to_have_count(0)
+
+
 async def test_a_message_behind_a_long_answer_is_seen_where_it_was_sent(tmp_path: Path) -> None:
     long = "".join(f"Paragraph {number}.\n\n" for number in range(40))
     async with serving(tmp_path, Scripted([long, "The second answer."])) as served, browsing() as browser:

@@ -31,7 +31,7 @@ export class Conversation {
     page.store.watch("branches", () => this.#markBranches());
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
     const isMissing = ({ state, why }) => state === "refused" && why?.status === 404;
-    page.store.watch("link", (link) => isMissing(link) && this.#sessionMissing(link.why));
+    page.store.watch("connection", (now) => isMissing(now) && this.#sessionMissing(now.why));
     addEventListener("popstate", () => this.#fromAddress());
     addEventListener("pagehide", () => this.#savePosition());
     document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());

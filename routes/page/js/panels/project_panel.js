@@ -22,7 +22,7 @@ function content() {
       const { files } = await get("/project");
       fill(list, files.length ? files.map((file) => row(file, refresh)) : h("li", {}, t("project.none")));
     } catch (error) {
-      outcome.show(error.message, "bad");
+      outcome.show(error.message, "problem");
     }
   };
   refresh();
