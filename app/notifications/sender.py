@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import httpx2
 from msgspec import Struct
 
+from app.models.http.exchange import retry_after_s
 from tools.base.outcome import ToolFailed
 from tools.web.addresses import Address, is_allowed_private_host
 from tools.web.bodies import Connect, connect
@@ -128,18 +128,7 @@ def attempt_of(response: httpx2.Response) -> Attempt:
     if 200 <= status < 300:
         return Attempt(status)
     words = "it redirects, which is not followed" if response.has_redirect_location else f"it answered {status}"
-    return Attempt(status, words, retry_after(response.headers.get("retry-after", ""), time.time()))
-
-
-def retry_after(value: str, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for."""
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        at = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now)
+    return Attempt(status, words, retry_after_s(response.headers, time.time()))
 
 
 def _reason(error: Exception) -> str:

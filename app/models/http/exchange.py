@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from math import isfinite
@@ -148,6 +149,8 @@ def _number(text: str | None) -> float | None:
 def _until(date: str, now: float) -> float | None:
     """Return the seconds until an HTTP date; 0 if it has passed."""
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
+        at = parsedate_to_datetime(date)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)  # of the zone -0000
+        return max(0.0, at.timestamp() - now)
     except (ValueError, OverflowError, OSError):
         return None

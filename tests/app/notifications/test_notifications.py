@@ -18,7 +18,7 @@ from app.notifications.channel import WEBHOOKS
 from app.notifications.key_files import KeyFiles
 from app.notifications.kinds import KINDS
 from app.notifications.outbox import LATE_S
-from app.notifications.sender import Sender, retry_after
+from app.notifications.sender import Sender
 from app.notifications.service import TargetDisabled, TargetForbidden, TooManyTargets
 from app.notifications.signing import signed_headers
 from app.notifications.targets import MOST_PENDING
@@ -94,9 +94,6 @@ def test_delays_grow_up_to_a_limit() -> None:
     assert max(longest) == LONGEST_S
     assert [delay_s(attempts, 0.0) for attempts in range(1, MOST_ATTEMPTS)] == [one / 2 for one in longest]
     assert delay_s(1, 1.0, asked_s=1e9) == LONGEST_S
-    assert retry_after("120", 0.0) == 120
-    assert retry_after("Thu, 01 Jan 1970 00:02:00 GMT", 60.0) == 60
-    assert retry_after("soon", 0.0) is None
 
 
 FAULTS = {HANG: "no answer", HUGE: "", 302: "redirects", 404: "404", 500: "500"}

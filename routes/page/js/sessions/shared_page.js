@@ -17,7 +17,7 @@ const page = {
   store: new Store({ session: null, connection: { state: "open" } }),
   at: (id) => document.getElementById(id),
   panel: { toggle: nothing, close: nothing },
-  documents: { add: nothing, endRun: nothing, button: () => null },
+  documents: { add: nothing, endRun: nothing, button: () => "" },
   conversation: { follower: { contentAdded: nothing } },
   feed: { follow: nothing },
 };

@@ -26,6 +26,7 @@ NOW = 1_796_000_000.0  # Mon, 30 Nov 2026 00:53:20 GMT
         ({"retry-after-ms": "soon", "retry-after": "2"}, 2),
         ({"retry-after": "Mon, 30 Nov 2026 00:53:50 GMT"}, 30),
         ({"retry-after": "Mon, 30 Nov 2026 01:53:50 +0100"}, 3630 - 3600),
+        ({"retry-after": "Mon, 30 Nov 2026 00:53:50 -0000"}, 30),
         ({"retry-after": "Mon, 30 Nov 2026 00:00:00 GMT"}, 0),
         ({"retry-after": "Mon, 30 Nov 99999 00:00:00 GMT"}, None),
         ({"retry-after": "-1"}, None),
