@@ -21,7 +21,7 @@ from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
 from app.storage.sql.columns import insert, marks
 from app.storage.sql.rows import Query
-from app.storage.sqlite.connections import Statement
+from app.storage.sqlite.connections import Statement, read, read_ahead, transact
 from app.storage.sqlite.database import FAILURES, Database, is_full
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
@@ -83,7 +83,7 @@ class CommitQueue(Database):
                 if not is_full(failure):
                     raise
         async with self._one_writer, self._named_failures():
-            return await self._writer.read_ahead(self._waiting, queries)
+            return await self._writer.call(read_ahead, self._waiting, queries)
 
     def _waiting(self, connection: sqlite3.Connection) -> list[Statement]:
         """The statements that apply the changes of the batches."""
@@ -94,7 +94,7 @@ class CommitQueue(Database):
     async def _last_settled(self, run: str) -> int:
         query = "SELECT COALESCE(MAX(seq), 0) FROM events WHERE run = ?"
         async with self._named_failures():
-            [[(seq,)]] = await self._reader.read([(query, (run,))])
+            [[(seq,)]] = await self._reader.call(read, [(query, (run,))])
         return int(seq)
 
     def _event_statements(self, events: EventChanges, changes: str = "") -> Iterator[Statement]:
@@ -136,7 +136,7 @@ class CommitQueue(Database):
             if self._must_catch_up(make()):
                 await self._catch_up_now()
             plan = make()
-            await self._writer.write(plan.statements)
+            await self._writer.call(transact, plan.statements)
             self._committed(plan)
 
     def _committed(self, plan: Plan) -> None:
@@ -162,10 +162,10 @@ class CommitQueue(Database):
     async def _catch_up_in_thread(self) -> None:
         plan = self._plan_to_catch_up()
         try:
-            await self._writer.write(plan.statements)
+            await self._writer.call(transact, plan.statements)
         except sqlite3.IntegrityError as error:  # it must not stand in the way of all that come behind it
             logger.error("an accepted change is lost, because the database %s refuses it: %s", self._path, error)
-            await self._writer.write([(lenient(sql), rows) for sql, rows in plan.statements])
+            await self._writer.call(transact, [(lenient(sql), rows) for sql, rows in plan.statements])
         self._caught_up(plan)
 
     def _catch_up_at_once(self) -> bool:

@@ -7,11 +7,11 @@ loop is busy: so the loop makes small commits itself, over a connection of its o
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import aiosqlite
 
@@ -19,28 +19,25 @@ from app.storage.sql.rows import Query
 
 Statement = tuple[str, list[tuple[Any, ...]]]  # SQL, and the values of each time that it is to be executed
 MakeStatements = Callable[[sqlite3.Connection], Sequence[Statement]]
-Taken = TypeVar("Taken")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 COPY_LOG = "PRAGMA wal_checkpoint"
 TRUNCATE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 CHUNK = 64  # rows that a cursor fetches at a time
 
 
-class Writer(aiosqlite.Connection):
+class ThreadConnection(aiosqlite.Connection):
+    """A connection with a thread of its own."""
+
     def __init__(self, path: Path) -> None:
         super().__init__(partial(sqlite3.connect, str(path)), CHUNK)
 
-    async def write(self, statements: Iterable[Statement]) -> None:
-        """Execute all of them in one transaction, or none."""
-        await self._execute(_transact, self._conn, statements)  # type: ignore[no-untyped-call]
-
-    async def begin_log_anew(self) -> None:
-        """Copy what is left of the write-ahead log, and write its first page, both of which wait for the disk."""
-        await self._execute(_begin_log_anew, self._conn)  # type: ignore[no-untyped-call]
-
-    async def read_ahead(self, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
-        """The rows of each query as they are once some statements are executed, which are rolled back."""
-        answers: list[list[Any]] = await self._execute(_read_ahead, self._conn, make, queries)  # type: ignore[no-untyped-call]
-        return answers
+    async def call(
+        self, work: Callable[Concatenate[sqlite3.Connection, Given], Result], *given: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Call one of the functions below in that thread."""
+        result: Result = await self._execute(work, self._conn, *given, **named)  # type: ignore[no-untyped-call]
+        return result
 
 
 class LoopConnection:
@@ -79,22 +76,8 @@ class LoopConnection:
         self._connection.close()
 
 
-class Reader(aiosqlite.Connection):
-    def __init__(self, path: Path) -> None:
-        super().__init__(partial(sqlite3.connect, str(path)), CHUNK)
-
-    async def read(self, queries: Sequence[Query]) -> list[list[Any]]:
-        """The rows of each query."""
-        answers: list[list[Any]] = await self._execute(_read, self._conn, queries)  # type: ignore[no-untyped-call]
-        return answers
-
-    async def first(self, query: Query, enough: Callable[[Iterator[Any]], list[Taken]]) -> list[Taken]:
-        """Give the rows of a query to `enough`, in the connection's thread, which reads as many as that takes."""
-        taken: list[Taken] = await self._execute(_first, self._conn, query, enough)  # type: ignore[no-untyped-call]
-        return taken
-
-
-def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+def transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    """Execute all of them in one transaction, or none."""
     try:
         for sql, rows in statements:
             connection.executemany(sql, rows)
@@ -104,7 +87,8 @@ def _transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -
             connection.rollback()
 
 
-def _read_ahead(connection: sqlite3.Connection, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
+def read_ahead(connection: sqlite3.Connection, make: MakeStatements, queries: Sequence[Query]) -> list[list[Any]]:
+    """The rows of each query as they are once some statements are executed, which are rolled back."""
     connection.execute("PRAGMA cache_spill = OFF")  # nothing of it is to need room on the disk
     connection.execute("BEGIN")
     try:
@@ -132,7 +116,8 @@ def truncate_log(path: Path) -> None:
         connection.execute(TRUNCATE_LOG).fetchall()
 
 
-def _begin_log_anew(connection: sqlite3.Connection) -> None:
+def begin_log_anew(connection: sqlite3.Connection) -> None:
+    """Copy what is left of the write-ahead log, and write its first page, both of which wait for the disk."""
     connection.execute(COPY_LOG)
     [(version,)] = connection.execute("PRAGMA user_version")
     connection.execute("BEGIN IMMEDIATE")
@@ -140,8 +125,8 @@ def _begin_log_anew(connection: sqlite3.Connection) -> None:
     connection.commit()
 
 
-def _read(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Any]]:
-    """Read one snapshot: a row that moves from one table to another is in exactly one of the answers."""
+def read(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list[Any]]:
+    """The rows of each query, of one snapshot: a row that moves between tables is in exactly one of the answers."""
     if len(queries) > 1:
         connection.execute("BEGIN")
     try:
@@ -149,8 +134,3 @@ def _read(connection: sqlite3.Connection, queries: Sequence[Query]) -> list[list
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
-
-
-def _first(connection: sqlite3.Connection, query: Query, enough: Callable[[Iterator[Any]], list[Taken]]) -> list[Taken]:
-    with closing(connection.execute(*query)) as rows:
-        return enough(rows)

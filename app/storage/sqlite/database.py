@@ -19,10 +19,11 @@ from app.storage.sql.writes import WRITES
 from app.storage.sqlite.connections import (
     COPY_LOG,
     LoopConnection,
-    Reader,
     Statement,
-    Writer,
+    ThreadConnection,
+    begin_log_anew,
     copy_log,
+    read,
     truncate_log,
 )
 from app.storage.sqlite.open_files import OpenFiles
@@ -64,8 +65,8 @@ class Database(Rows):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._writer = Writer(path)
-        self._reader = Reader(path)
+        self._writer = ThreadConnection(path)
+        self._reader = ThreadConnection(path)
         self._one_writer = asyncio.Lock()
         self._closing = asyncio.Event()
         self._files = OpenFiles(path)
@@ -140,7 +141,7 @@ class Database(Rows):
             pages, copied = await asyncio.to_thread(copy_log, self._path)
             if copied == pages or pages > self._most_log_pages():
                 async with self._one_writer:
-                    await self._writer.begin_log_anew()
+                    await self._writer.call(begin_log_anew)
 
     async def _shorten_log(self) -> None:
         """Give the disk back what a long write-ahead log holds, unless it is read or written just now."""
@@ -206,7 +207,7 @@ class Database(Rows):
         """The rows of each query, from one snapshot."""
         await self._catch_up()
         async with self._named_failures():
-            return await self._reader.read(queries)
+            return await self._reader.call(read, queries)
 
     async def _lookup(self, query: Select[Row], *values: object) -> Row | None:
         """The row of a key, or of a small table, read on the event loop's thread: as fast as asking."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from functools import partial
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import chain, islice
-from typing import Any
 
 from app.storage.runs import EventRow
 from app.storage.sql.columns import Select, names, select
@@ -30,9 +30,10 @@ LAST_EVENTS_OF = Select(
 )
 
 
-def first_events(after: int, limit: int, rows: Iterable[Sequence[Any]]) -> list[EventRow]:
+def first_events(connection: sqlite3.Connection, run: str, after: int, limit: int) -> list[EventRow]:
     """Return the first events behind `after` that stored rows hold, and read no more rows than these need."""
-    return list(islice(unpacked((EVENTS.row(*row) for row in rows), after), limit))
+    with closing(connection.execute(EVENTS.sql, (run, after))) as rows:
+        return list(islice(unpacked((EVENTS.row(*row) for row in rows), after), limit))
 
 
 class SQLiteRuns(CommitQueue, SqlRuns):
@@ -48,7 +49,7 @@ class SQLiteRuns(CommitQueue, SqlRuns):
         if recent and recent[0].seq <= after + 1:
             return behind(after, recent)[:limit]
         async with self._named_failures():  # in one statement: the log may be joined at any time
-            events = await self._reader.first((EVENTS.sql, (run, after)), partial(first_events, after, limit))
+            events = await self._reader.call(first_events, run, after, limit)
         if len(events) < limit:
             events += behind(events[-1].seq if events else after, recent)
         return events[:limit]

@@ -14,6 +14,7 @@ from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
 from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
 from app.storage.sql.sessions import SqlSessions
+from app.storage.sqlite.connections import transact
 from app.storage.sqlite.database import Database
 
 # Messages of a run that stand before its request were left behind by the run before it.
@@ -71,7 +72,7 @@ class SQLiteSessions(Database, SqlSessions):
         while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
             async with self._one_writer, self._named_failures():
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
-                await self._writer.write([(INDEX_MESSAGES, [()])])
+                await self._writer.call(transact, [(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
 
 

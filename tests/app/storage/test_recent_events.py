@@ -20,7 +20,7 @@ from app.log.log_compaction import joined_rows
 from app.storage.runs import EventRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite import store as sqlite_store
-from app.storage.sqlite.connections import Reader
+from app.storage.sqlite.connections import ThreadConnection
 from app.storage.sqlite.recent_events import MOST_EVENTS, packed, unpacked
 from app.storage.sqlite.sessions import SQLiteSessions
 from app.storage.sqlite.store import SQLiteStore
@@ -183,7 +183,7 @@ async def test_what_waits_reaches_its_tables_when_nothing_is_written(
         assert (row_count(tmp_path, "messages"), row_count(tmp_path, "message_words_docsize")) == (1, 1)
 
 
-class Joining(Reader):
+class Joining(ThreadConnection):
     """Each time that it has read something, the log of run `r` is joined, if `joins` is set."""
 
     joins: Callable[[], Awaitable[None]] | None = None
