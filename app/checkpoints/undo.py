@@ -98,18 +98,15 @@ async def undo_run(checkpoints: Checkpoints, run: str, by: str, paths: Collectio
         raise UndoRefused(NOTHING)
     if not Path(row.workspace).is_relative_to(checkpoints.root):
         raise UndoRefused(ELSEWHERE.format(workspace=row.workspace))
-    return await run_shielded(_undo_in_turn(checkpoints, run, by, paths))
+    return await run_shielded(_undo_in_turn(checkpoints, row, by, paths))
 
 
-async def _undo_in_turn(checkpoints: Checkpoints, run: str, by: str, paths: Collection[str]) -> CheckpointRow:
-    row = await asyncio.to_thread(checkpoints.store.row, run)
-    if row is None:
-        raise UndoRefused(NOTHING)
+async def _undo_in_turn(checkpoints: Checkpoints, row: CheckpointRow, by: str, paths: Collection[str]) -> CheckpointRow:
     folder = checkpoints.folder(row.workspace)
     async with checkpoints.looking(folder):
         if folder.open_calls:
             raise UndoRefused(BUSY)
-        ended = await asyncio.to_thread(_undo_by_state, checkpoints, folder, run, by, paths)
+        ended = await asyncio.to_thread(_undo_by_state, checkpoints, folder, row.run, by, paths)
     if row.session:
         checkpoints.unreported.add(row.session)
     return ended

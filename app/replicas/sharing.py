@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from app.core.notifier import Notifier
 from app.replicas.changes import ALL, EXACT, NOT_OWN, Kinds, Parts, joined, kinds_of
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas, ask_others
+from app.replicas.postgres.messages import Messages
 from app.storage.changes import Change, StoreFailed
 from tools.base.tasks import in_background
 
@@ -27,18 +28,8 @@ AGAIN_S = 1.0  # after the store has failed
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Body], None]
 Reload = Callable[[Parts], Awaitable[None]]
 """Reads anew the parts of what is held in memory; all of it for ALL. Raises StoreFailed."""
-
-
-class Messages(Protocol):
-    """The part of `app.replicas.postgres.messages` that is needed here."""
-
-    handlers: dict[str, Handler]
-    on_gap: list[Callable[[], None]]
-
-    def send_all(self, kind: str, **body: Any) -> None: ...
 
 
 class Sharing:

@@ -85,13 +85,14 @@ class Scheduler:
 
     def __init__(self, starts: Starts, clock: Callable[[], float] = time.time) -> None:
         self._starts = starts
+        self._factory = starts.unattended.factory
         self._clock = clock
         self._rows: dict[str, ScheduleRow] = {}
         self._not_before: dict[str, float] = {}  # of those that stay due
         self._refusals: dict[str, str] = {}  # the reason that the audit has, for each schedule
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        peers = starts.unattended.factory.runs.peers
+        peers = self._factory.runs.peers
         self.lock = peers.changing("", self.read, kind="schedules")  # held while a time or a change is handled
         # To be held from when a schedule is read until its change is written.
         self.changing = peers.changing("schedules", self.read)
@@ -108,7 +109,7 @@ class Scheduler:
         self.wake()
 
     async def read(self) -> None:
-        self._rows = {row.id: row for row in await self._starts.unattended.factory.store.schedules()}
+        self._rows = {row.id: row for row in await self._factory.store.schedules()}
 
     async def rest(self) -> None:
         self._rests = True
@@ -131,7 +132,7 @@ class Scheduler:
 
     def fires_at(self, row: ScheduleRow) -> float | None:
         """Return when a schedule begins its next run, jitter included; None if it begins none."""
-        if not row.enabled or row.next is None or not self._max_schedules:
+        if not row.enabled or row.next is None or not self._factory.settings.max_schedules:
             return None
         return row.next + jitter(row.id, row.next, row.jitter_s)
 
@@ -171,7 +172,7 @@ class Scheduler:
         """
         async with self.lock:
             row = self.get(schedule, principal)
-            if row.run and await self._starts.unattended.factory.runs.is_active(row.run):
+            if row.run and await self._factory.runs.is_active(row.run):
                 raise SessionBusy(row.run)
             return await self._begin(Due(row, self._clock(), None, row.next))
 
@@ -183,7 +184,7 @@ class Scheduler:
     async def look(self) -> None:
         """Handle all times that have come. Raises Paused, Stopping, StoreFailed: then they stay due."""
         async with self.lock:
-            self._starts.unattended.factory.switch.check()
+            self._factory.switch.check()
             for row in list(self._rows.values()):
                 try:
                     await self._look_at(row)
@@ -202,7 +203,7 @@ class Scheduler:
         """Return how long the timer waits, None for no timer: nothing begins while the server is paused."""
         rows = self._rows.values()
         times = [max(at, self._not_before.get(row.id, 0.0)) for row in rows if (at := self.fires_at(row)) is not None]
-        if not times or self._starts.unattended.factory.switch.paused:
+        if not times or self._factory.switch.paused:
             return None
         return min(MOST_WAIT_S, max(0.0, min(times) - self._clock()))
 
@@ -250,7 +251,7 @@ class Scheduler:
         row = due.row
         if due.late and row.missed == "skip":
             await self._record(due, MISSED, due.late)
-        elif row.run and await self._starts.unattended.factory.runs.is_active(row.run):
+        elif row.run and await self._factory.runs.is_active(row.run):
             await self._record(due, SKIPPED, UNDER_WAY.format(run=row.run))
         else:
             try:
@@ -306,7 +307,7 @@ class Scheduler:
         self._news(row)
 
     def _news(self, row: ScheduleRow) -> None:
-        self._starts.unattended.factory.runs.notifier.notify(row.principal)
+        self._factory.runs.notifier.notify(row.principal)
         if self._task is None:
             self._arm()
 
@@ -314,11 +315,7 @@ class Scheduler:
         return AuditRow(self._clock(), row.principal, BY, decision, why=why, by=by)
 
     async def _write(self, changes: Sequence[Change]) -> None:
-        await self._starts.unattended.factory.store.write(changes)
-
-    @property
-    def _max_schedules(self) -> int:
-        return self._starts.unattended.factory.settings.max_schedules
+        await self._factory.store.write(changes)
 
 
 def timetable(row: ScheduleRow) -> Timetable:

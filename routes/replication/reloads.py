@@ -76,15 +76,11 @@ def reloads_of(held: Held) -> dict[str, Reload]:
         if kinds == ALL or OAUTH in kinds:
             await factory.mcp.follow_sign_ins()
 
-    async def of_labels(_: Parts) -> None:
-        if labels:
-            await labels.book.reload(factory.store)
-
     async def of_targets(_: Parts) -> None:
         await notifications.targets.load()
         notifications.courier.wake_all()
 
-    return {
+    reloads: dict[str, Reload] = {
         f"{STATE}{PAUSED}": _whole(factory.switch.reload),
         f"{STATE}{SETTINGS}": _whole(held.settings.reload),
         f"{STATE}{PROJECT}": _whole(factory.project.reload),
@@ -92,16 +88,19 @@ def reloads_of(held: Held) -> dict[str, Reload]:
         MCP: _whole(factory.mcp.reload),
         SEALED: of_sealed,
         OPTIONS: _whole(factory.profiles.load),
-        LABELS: of_labels,
         DOCUMENTS: of_documents,
         VECTORS: of_vectors,
         MEMORY_JOBS: _whole(memories.jobs.set),
-        DIGESTS: _whole(held.digests.wake if held.digests else _nothing),
         TARGETS: of_targets,
         DELIVERIES: of_targets,
         SCHEDULES: _whole(held.automation.scheduler.load),
         TOKENS: _whole(held.presence.look),
     }
+    if labels:
+        reloads[LABELS] = _whole(partial(labels.book.reload, factory.store))
+    if held.digests:
+        reloads[DIGESTS] = _whole(held.digests.wake)
+    return reloads
 
 
 def answerers_of(factory: RunFactory) -> dict[str, Answerer]:
@@ -133,7 +132,3 @@ def _whole(work: Callable[[], Any]) -> Reload:
             await reading
 
     return reload
-
-
-def _nothing() -> None:
-    """Nothing has to be done."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from app.storage.sql.columns import Select
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
 from app.storage.sql.principals import TOKEN_COUNTS
 from app.storage.sqlite.database import ADVICE, FAILURES, GENERAL_ADVICE
+from app.storage.sqlite.open_files import bytes_of
 from app.storage.sqlite.schema import SCHEMA
 from app.storage.tokens import TokenCounts
 
@@ -67,11 +68,11 @@ def library() -> Library:
 
 def inspect_database(path: Path, *, served: bool, time_s: float) -> DatabaseReport:
     """Check the file for at most `time_s`. `served`: a server uses it now. Raises StoreFailed."""
-    log = _size(path.with_name(f"{path.name}-wal"))
+    log = bytes_of(path.with_name(f"{path.name}-wal"))
     with _opened(path, served=served) as connection:
         [(schema,)] = connection.execute("PRAGMA user_version").fetchall()
         connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
-        return DatabaseReport(schema, _size(path) + log, log, _damage(connection, time_s))
+        return DatabaseReport(schema, bytes_of(path) + log, log, _damage(connection, time_s))
 
 
 def read_configuration(path: Path, *, served: bool) -> StoredConfiguration:
@@ -101,7 +102,7 @@ def _damage(connection: sqlite3.Connection, time_s: float) -> tuple[str, ...] | 
 
 @contextmanager
 def _opened(path: Path, *, served: bool) -> Iterator[sqlite3.Connection]:
-    waits = served or _size(path.with_name(f"{path.name}-wal")) > 0
+    waits = served or bytes_of(path.with_name(f"{path.name}-wal")) > 0
     mode = "mode=ro" if waits else "immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=1.0)) as connection:
@@ -109,9 +110,3 @@ def _opened(path: Path, *, served: bool) -> Iterator[sqlite3.Connection]:
     except FAILURES as error:
         advice = next((text for sign, text in ADVICE.items() if sign in str(error)), GENERAL_ADVICE)
         raise StoreFailed(f"The database {path} cannot be read: {error}. {advice}") from error
-
-
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0

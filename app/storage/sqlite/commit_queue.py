@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ class CommitQueue(Database):
             self._pending.add(plan.waiting, plan.text)
 
     def _must_catch_up(self, plan: Plan) -> bool:
-        return plan.in_tables or self._pending.full or self._recent.ended >= MOST_ENDED
+        return plan.in_tables or self._pending.full or len(self._recent.ended) >= MOST_ENDED
 
     async def _catch_up(self) -> None:
         if self._pending and (self._one_writer.locked() or not self._catch_up_at_once()):
@@ -183,7 +183,7 @@ class CommitQueue(Database):
 
     def _plan_to_catch_up(self) -> Plan:
         """Apply the changes that wait, and settle the runs that have ended."""
-        events = self._recent.plan_ended()
+        events = self._recent.plan_settled(self._recent.ended)
         return Plan([*self._statements(self._pending.merged()), *self._event_statements(events, APPLIED)], events)
 
     def _caught_up(self, plan: Plan) -> None:
@@ -202,7 +202,7 @@ class CommitQueue(Database):
     async def _delete_batches(self) -> None:
         """Delete the aged batches, and let those of now age: as a rule their runs settle until the next time."""
         await self._catch_up()
-        while self._recent.has_aged:
+        while self._recent.aged:
             await self._commit(self._plan_to_settle_some)
             await asyncio.sleep(0)
         while self._oldest_batch <= self._recent.aged_batch:
@@ -212,7 +212,7 @@ class CommitQueue(Database):
         self._recent.age()
 
     def _plan_to_settle_some(self) -> Plan:
-        planned = self._recent.plan_aged(MOST_SETTLED)
+        planned = self._recent.plan_settled(islice(self._recent.aged, MOST_SETTLED))
         return Plan(list(self._event_statements(planned)), planned)
 
     def _plan_to_delete(self) -> Plan:

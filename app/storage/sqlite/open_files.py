@@ -23,12 +23,12 @@ class OpenFiles:
     @property
     def log_bytes(self) -> int:
         """The size of the write-ahead log."""
-        return _size(self._paths[1])
+        return bytes_of(self._paths[1])
 
     @property
     def bytes(self) -> int:
         """The size of the database without its log."""
-        return _size(self._paths[0])
+        return bytes_of(self._paths[0])
 
     def remember(self) -> None:
         self._opened = {path: found for path in self._paths if (found := _identity(path))}
@@ -50,7 +50,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _size(path: Path) -> int:
+def bytes_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

@@ -46,8 +46,8 @@ class RecentEvents:
     def __init__(self) -> None:
         self._of: dict[str, list[EventRow]] = {}
         self._newest = 0  # number of a batch
-        self._ended: set[str] = set()  # runs that are to be settled
-        self._aged: set[str] = set()  # runs that have recent events of the aged batches
+        self.ended: set[str] = set()  # runs that are to be settled
+        self.aged: set[str] = set()  # runs that have recent events of the aged batches
         self.aged_batch = 0  # the newest of these
 
     def of(self, run: str) -> Sequence[EventRow]:
@@ -69,32 +69,16 @@ class RecentEvents:
                 lines += map(line_of, added)
         return EventChanges(self._newest + 1, "\n".join(lines), rows, frozenset(settled), kept)
 
-    @property
-    def ended(self) -> int:
-        """The number of runs that have ended and are not settled."""
-        return len(self._ended)
-
-    def plan_ended(self) -> EventChanges:
-        """Return the changes that settle the runs that have ended."""
-        return self._plan_settled(self._ended)
-
     def plan_all(self) -> EventChanges:
         """Return the changes that leave no event without a row: the batches can be deleted with them."""
-        return self._plan_settled(self._of)
-
-    def plan_aged(self, most: int) -> EventChanges:
-        """Return the changes that settle some of the aged runs."""
-        return self._plan_settled(islice(self._aged, most))
+        return self.plan_settled(self._of)
 
     def age(self) -> None:
         """Take all batches for aged: once no run is aged, they can be deleted."""
-        self.aged_batch, self._aged = self._newest, set(self._of)
+        self.aged_batch, self.aged = self._newest, set(self._of)
 
-    @property
-    def has_aged(self) -> bool:
-        return bool(self._aged)
-
-    def _plan_settled(self, runs: Iterable[str]) -> EventChanges:
+    def plan_settled(self, runs: Iterable[str]) -> EventChanges:
+        """Return the changes that settle these runs."""
         settled = frozenset(runs)
         rows = [row for run in settled for row in packed(self.of(run))]
         return EventChanges(self._newest + 1, "", rows, settled, {})
@@ -103,12 +87,12 @@ class RecentEvents:
         self._newest = changes.number
         for run in changes.settled:
             self._of.pop(run, None)  # the list itself stays as it is: a reader may have it
-        self._aged -= changes.settled
-        self._ended -= changes.settled
+        self.aged -= changes.settled
+        self.ended -= changes.settled
         for run, rows in changes.kept.items():
             self._of.setdefault(run, []).extend(rows)
             if rows[-1].type in TERMINAL:
-                self._ended.add(run)
+                self.ended.add(run)
 
     def load(self, batches: Mapping[int, str], settled: Mapping[str, int]) -> None:
         """Take up the events of batches by number; `settled` has the last number of each run that has a row."""

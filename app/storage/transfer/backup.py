@@ -21,13 +21,14 @@ BUSY_S = 30.0
 MODE = 0o600
 LOG_FILES = ("-wal", "-shm")
 UNFINISHED = ".part"
+NOT_WRITTEN = "{path} cannot be written from the other database"
 
 
 def back_up(database: Path, target: Path) -> int:
     """Write the database as it is now to a new file; return its bytes. Raises StoreFailed."""
     if target.exists():
         raise StoreFailed(f"{target} exists already. Name a new file: a backup replaces nothing.")
-    with _named_failures(target):
+    with failures_named(NOT_WRITTEN.format(path=target)):
         part = _copied(database, target)
         _check(part, database)
         part.replace(target)
@@ -42,7 +43,7 @@ def restore(backup: Path, database: Path) -> Path | None:
     """
     if not backup.is_file():
         raise StoreFailed(f"There is no backup {backup}. `dragoman db backup FILE` makes one.")
-    with _named_failures(database):
+    with failures_named(NOT_WRITTEN.format(path=database)):
         _check(backup, backup)
         part = _copied(backup, database)
         _mark_as_restored(part)
@@ -115,12 +116,13 @@ def _kept(database: Path) -> Path:
 
 
 @contextmanager
-def _named_failures(path: Path) -> Iterator[None]:
+def failures_named(what: str) -> Iterator[None]:
+    """Raise StoreFailed for errors of SQLite and of files; `what` says that it cannot be done."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise StoreFailed(f"{path} cannot be written from the other database: {reason}.") from error
+        raise StoreFailed(f"{what}: {reason}.") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,12 +19,13 @@ from msgspec import Struct
 from app.storage.changes import StoreFailed
 from app.storage.postgres.store import PostgresStore
 from app.storage.state import RESTORED
-from app.storage.transfer.backup import MODE, UNFINISHED, sync_folder
+from app.storage.transfer.backup import MODE, UNFINISHED, failures_named, sync_folder
 from app.storage.transfer.fingerprints import Fingerprint, difference
 from app.storage.transfer.postgres_side import PostgresSide, postgres_side
 from app.storage.transfer.sqlite_side import SqliteSide, existing, new, settle
 from app.storage.transfer.tables import EVENTS, Table, Values, tables_of
 
+NOT_MOVED = "The database {path} cannot be moved"
 MARK = "INSERT INTO state (name, value) VALUES ({}, {}) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
@@ -49,7 +50,7 @@ async def move_to_postgres(database: Path, url: str) -> Moved:
     """The caller holds the lock of the data directory. Raises StoreFailed, and then the target is empty."""
     await settle(database)
     await (await PostgresStore.open(url)).close()  # makes the tables
-    with _sqlite_failures(database):
+    with failures_named(NOT_MOVED.format(path=database)):
         with existing(database) as source:
             async with postgres_side(url) as target:
                 tables = await tables_of(source.database, target.connection)
@@ -84,7 +85,7 @@ async def move_to_sqlite(url: str, file: Path) -> Moved:
         raise StoreFailed(f"{file} exists already. Name a new file: moving replaces nothing.")
     await (await PostgresStore.open(url)).close()
     part = file.with_name(file.name + UNFINISHED)
-    with _sqlite_failures(file):
+    with failures_named(NOT_MOVED.format(path=file)):
         part.unlink(missing_ok=True)  # of a move that was killed
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE))
         try:
@@ -134,12 +135,3 @@ def _compare(table: Table, read: Fingerprint, copied: Fingerprint) -> None:
 def _moved(prints: dict[str, Fingerprint], replaced: Counter[str], left: int) -> Moved:
     tables = [MovedTable(name, one.rows, one.hash, replaced[name]) for name, one in prints.items()]
     return Moved(tables, prints[EVENTS].run_count, left)
-
-
-@contextmanager
-def _sqlite_failures(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise StoreFailed(f"The database {path} cannot be moved: {reason}.") from error
