@@ -45,6 +45,8 @@ class Sharing:
         self._wanted: Kinds = {}  # here
         self._news = asyncio.Event()
         self._sending = Joined(CHANGES_S, self._send)
+        # To be sent soon, to this server too: what it has read meanwhile may be from before.
+        self.announce = self._sending.add
         replicas.answerers[RELOAD] = self._asked
         messages.handlers[CHANGED] = self._heard
         messages.on_gap.append(self.reload_all_soon)
@@ -55,10 +57,6 @@ class Sharing:
             self.announce(kinds)
             if exact := EXACT & kinds.keys():
                 await self.ask_others(RELOAD, {"kinds": sorted(exact)})
-
-    def announce(self, kinds: Kinds) -> None:
-        """Send soon what has changed, to this server too: what it has read meanwhile may be from before."""
-        self._sending.add(kinds)
 
     def _send(self, kinds: Kinds) -> None:
         listed = {kind: _listed(parts) for kind, parts in kinds.items()}

@@ -152,14 +152,14 @@ class Scheduler:
                     handled = min(known.reckoned, now)
                     since = handled if known.enabled else max(since, handled)
             row = replace(row, next=timetable(row).after(since) if row.enabled else None, reckoned=since)
-            await self._write([row, self._audit(row, decision, row.name, by)])
+            await self._factory.store.write([row, self._audit(row, decision, row.name, by)])
             self._keep(row)
         return row
 
     async def remove(self, row: ScheduleRow, by: str) -> None:
         async with self.lock:
             gone = [ScheduleRemoved(row.id), OccurrencesTrimmed(row.id, 0)]
-            await self._write([*gone, self._audit(row, "removed", row.name, by)])
+            await self._factory.store.write([*gone, self._audit(row, "removed", row.name, by)])
             self._rows.pop(row.id, None)
             self._refusals.pop(row.id, None)
             self._not_before.pop(row.id, None)
@@ -283,7 +283,7 @@ class Scheduler:
         run = await self._starts.begin(row, Start(row.text, key, beside, notice))
         moved = due.moved(run)
         if run.id not in begun:  # the clock was set back: this time has had its run
-            await self._write([_step(moved)])
+            await self._factory.store.write([_step(moved)])
         self._refusals.pop(row.id, None)
         self._keep(moved)
         return run
@@ -297,7 +297,7 @@ class Scheduler:
         if outcome == REFUSED and self._refusals.get(row.id) != reason:  # not the same at each time
             changes.append(self._audit(row, REFUSED, reason, BY))
             self._refusals[row.id] = reason
-        await self._write(changes)
+        await self._factory.store.write(changes)
         _log.info("schedule %s began no run: %s", row.id, reason)
         self._keep(moved)
 
@@ -313,9 +313,6 @@ class Scheduler:
 
     def _audit(self, row: ScheduleRow, decision: str, why: str, by: str) -> AuditRow:
         return AuditRow(self._clock(), row.principal, BY, decision, why=why, by=by)
-
-    async def _write(self, changes: Sequence[Change]) -> None:
-        await self._factory.store.write(changes)
 
 
 def timetable(row: ScheduleRow) -> Timetable:

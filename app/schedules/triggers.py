@@ -68,9 +68,6 @@ class Triggers:
         # To be held from when a trigger is read until its change is written.
         self.changing = starts.unattended.factory.runs.peers.changing("triggers")
 
-    async def of(self, principal: str) -> list[TriggerRow]:
-        return await self._store.triggers(principal)
-
     async def get(self, trigger: str, principal: str) -> TriggerRow:
         """Raises NotFound."""
         row = await self._store.trigger(trigger)

@@ -57,8 +57,7 @@ class Asks:
             while True:
                 if long or me != self.me:  # a crash empties `answers`; one that begins again has a new channel
                     me = self.me
-                    payload = await self._fitting("ask", number, {"by": me, "question": question, "body": body})
-                    long = _place_of(payload)
+                    payload, long = await self._fitting("ask", number, {"by": me, "question": question, "body": body})
                 self._messages.send(channel_of(replica), payload)
                 await asyncio.wait([answer], timeout=AGAIN_S)
                 if answer.done():
@@ -104,7 +103,8 @@ class Asks:
         result = await self._result_of(whole["question"], whole["body"])
         while True:
             try:
-                return await self._fitting("answer", number, result)
+                payload, _ = await self._fitting("answer", number, result)
+                return payload
             except StoreFailed as failure:  # what was done is not done again
                 logger.warning("the answer to another replica waits: %s", failure)
                 await asyncio.sleep(AGAIN_S)
@@ -131,16 +131,17 @@ class Asks:
                 logger.error("the question %r of another replica failed", question, exc_info=error)
                 return {"refusal": "internal", "words": "The other server failed to answer: see its log."}
 
-    async def _fitting(self, kind: str, number: str, body: Body) -> str:
-        """The message; a long body is stored, and the message says so."""
+    async def _fitting(self, kind: str, number: str, body: Body) -> tuple[str, list[str]]:
+        """The message; a long body is stored, and the message says so: then with its place."""
         payload = encoded(kind, {"id": number} | body)
         if len(payload) <= MOST_BYTES:
-            return payload
-        await self._fetch(KEEP_LONG, f"{kind} {number}", payload)
+            return payload, []
+        place = f"{kind} {number}"
+        await self._fetch(KEEP_LONG, place, payload)
         self._kept += 1
         if self._kept % TIDIED == 0:
             await self._fetch(FORGET_LONG)
-        return encoded(kind, {"id": number, "long": f"{kind} {number}"})
+        return encoded(kind, {"id": number, "long": place}), [place]
 
     async def _whole(self, body: Body) -> Body:
         if "long" not in body:
@@ -157,12 +158,6 @@ class Asks:
                 return await connection.fetchval(sql, *values)
         except FAILURES as error:
             raise StoreFailed(f"The database failed between two servers: {error}. Try again.") from error
-
-
-def _place_of(payload: str) -> list[str]:
-    """The place of a long message, if it is one."""
-    place = json.loads(payload).get("long")
-    return [place] if place else []
 
 
 def _result(answer: Body) -> Any:

@@ -97,10 +97,6 @@ def _readable(value: object) -> str:
     return text.encode(errors="replace").decode()
 
 
-def memory_values(row: MemoryRow) -> tuple[object, ...]:
-    return (*_MEMORY.values(row), indexed(row.words))
-
-
 STATEMENTS: dict[type[Change], Statement] = {
     **{kind: statement(kind, write) for kind, write in WRITES.items()},
     MessageRow: Statement(
@@ -110,7 +106,9 @@ STATEMENTS: dict[type[Change], Statement] = {
     ),
     RunRow: Statement(INSERT_RUN, [*_RUN.types, "boolean", "text"], run_values),
     Settled: Statement(SETTLE, [_NUMBER, *["text"] * 7, _NUMBER], settled_values),
-    MemoryRow: Statement(UPSERT_MEMORY, [*_MEMORY.types, TSVECTOR], memory_values),
+    MemoryRow: Statement(
+        UPSERT_MEMORY, [*_MEMORY.types, TSVECTOR], lambda row: (*_MEMORY.values(row), indexed(row.words))
+    ),
     **{
         kind: Statement(one.sql, one.types, one.values, before=SHARE_FILES)
         for kind, one in ((kind, statement(kind, WRITES[kind])) for kind in (FileRow, SessionFile))

@@ -122,14 +122,12 @@ class Database(Rows):
         if not self._is_gone:
             self._is_gone = True
             logger.error("%s", message)
-            self._rescue_log()
-        raise StoreFailed(message)
-
-    def _rescue_log(self) -> None:
-        """Copy the write-ahead log into the database, which may still be there, over a connection that has it open."""
-        with suppress(sqlite3.Error):
             if self._loop_connection:
-                self._loop_connection.read((COPY_LOG, ()))
+                with suppress(
+                    sqlite3.Error
+                ):  # the database may still be there: over a connection that has the log open
+                    self._loop_connection.read((COPY_LOG, ()))
+        raise StoreFailed(message)
 
     async def _copy_log(self) -> None:
         """Copy the write-ahead log into the database while others write.
@@ -198,11 +196,6 @@ class Database(Rows):
             raise
         return True
 
-    async def _apply(self, changes: Sequence[Change]) -> None:
-        """Write inside of a transaction."""
-        for statement, values in self._statements(changes):
-            await self._writer.executemany(statement, values)
-
     async def _each(self, *queries: Query) -> list[list[Any]]:
         """The rows of each query, from one snapshot."""
         await self._catch_up()
@@ -236,7 +229,8 @@ class Database(Rows):
                 changed = await self._writer.execute(sql, values)
                 if place == 0 and not changed.rowcount:
                     return False
-            await self._apply(also)
+            for statement, rows in self._statements(also):
+                await self._writer.executemany(statement, rows)
         return True
 
     @asynccontextmanager

@@ -44,15 +44,11 @@ def _of_message(row: Mapping[str, object]) -> Sequence[object]:
     return [clean(str(role)), at, untrusted, clean(str(searched)), words]
 
 
-def _of_memory(row: Mapping[str, object]) -> Sequence[object]:
-    return [indexed(str(row["words"]))]
-
-
 # Table -> its columns that are made of the others, and how.
 DERIVED: dict[str, tuple[tuple[str, ...], Derive]] = {
     EVENTS: (("call",), _of_event),
     MESSAGES: (("role", "at", "untrusted", "searched", "words"), _of_message),
-    "memories": (("searched",), _of_memory),
+    "memories": (("searched",), lambda row: [indexed(str(row["words"]))]),
 }
 
 

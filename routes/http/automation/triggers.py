@@ -44,7 +44,7 @@ UNPROVEN = (
 async def list_triggers(request: Request) -> Response:
     """Your triggers. Oldest first, each with its last deliveries. See [triggers](schedules.md#triggers)."""
     services = services_of(request)
-    rows = await services.automation.triggers.of(current_principal(request).name)
+    rows = await services.store.triggers(current_principal(request).name)
     return ASCIIResponse({"triggers": [await _shown(services, row) for row in rows]})
 
 
@@ -60,7 +60,7 @@ async def add_trigger(request: Request) -> Response:
     check_room(services, principal, 0, Kind.TRIGGERS)
     body = await read_fields(request, TriggerRequest, MOST_BYTES)
     async with triggers.changing:
-        check_room(services, principal, len(await triggers.of(principal.name)), Kind.TRIGGERS)
+        check_room(services, principal, len(await services.store.triggers(principal.name)), Kind.TRIGGERS)
         await check_run(services, principal, body, Kind.TRIGGERS)
         secret = triggers.secret(body.scheme)
         row = _row(principal, body, f"trg_{token_hex(10)}", secret.stored, time.time())

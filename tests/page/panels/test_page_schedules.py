@@ -61,5 +61,5 @@ async def test_schedules_and_triggers_are_added_run_and_switched_off(tmp_path: P
         assert (await secret.input_value()).startswith("dgt_")
         await panel.get_by_role("button", name="Done").click()
         await expect(secret).to_have_count(0)
-        [trigger] = await served.services.automation.triggers.of("local")
+        [trigger] = await served.services.store.triggers("local")
         await expect(panel.get_by_text(f"/triggers/{trigger.id}")).to_be_visible()
