@@ -37,7 +37,7 @@ def with_words(words: list[str]) -> Query:
     return WITH_WORDS, (all_of([phrase(word, prefix=is_prefix(word)) for word in words]),)
 
 
-class PostgresSessions(SqlSessions):
+class PostgresSessions(SqlSessions, SqlMemories):
     _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
@@ -49,8 +49,6 @@ class PostgresSessions(SqlSessions):
         rows = await self._all(BY_WORDS, session, wanted, wanted, limit) if wanted else []
         return await self._with_parts(session, words, rows, limit) if words else []
 
-
-class PostgresMemories(SqlMemories):
     async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
         texts = [" ".join(one) for one in words]
         wanted = any_of(phrase(text, prefix=text.endswith("*")) for text in texts)

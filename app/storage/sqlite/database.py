@@ -122,10 +122,8 @@ class Database(Rows):
         if not self._is_gone:
             self._is_gone = True
             logger.error("%s", message)
-            if self._loop_connection:
-                with suppress(
-                    sqlite3.Error
-                ):  # the database may still be there: over a connection that has the log open
+            if self._loop_connection:  # it has the log open, and the database itself may still be there
+                with suppress(sqlite3.Error):
                     self._loop_connection.read((COPY_LOG, ()))
         raise StoreFailed(message)
 

@@ -52,7 +52,7 @@ MATCHES = """
 """
 
 
-class SQLiteSessions(Database, SqlSessions):
+class SQLiteSessions(Database, SqlSessions, SqlMemories):
     _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
@@ -67,6 +67,12 @@ class SQLiteSessions(Database, SqlSessions):
         rows = await self._all(BY_WORDS, matching(session, words), session, limit)
         return await self._with_parts(session, words, rows, limit)
 
+    async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
+        if not words:
+            return []
+        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
+        return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
+
     async def _index_messages(self, pause_s: float = 0.0) -> None:
         """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
         while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
@@ -74,14 +80,6 @@ class SQLiteSessions(Database, SqlSessions):
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
                 await self._writer.call(transact, [(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
-
-
-class SQLiteMemories(SqlMemories):
-    async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
-        if not words:
-            return []
-        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
-        return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
 
 
 def _phrase(words: Sequence[str]) -> str:

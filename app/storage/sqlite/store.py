@@ -15,7 +15,7 @@ from app.storage.sql.aggregates import SqlAggregates
 from app.storage.sqlite.commit_queue import Plan
 from app.storage.sqlite.pending_changes import encoded
 from app.storage.sqlite.retention import SQLiteRetention
-from app.storage.sqlite.sessions import SQLiteMemories, SQLiteSessions
+from app.storage.sqlite.sessions import SQLiteSessions
 
 COMMITS = 2048  # until the store is tidied
 QUIET_S = 0.1  # without a commit, until what waits reaches its tables and the index of words
@@ -24,7 +24,7 @@ PAUSE_S = 0.02  # between two steps of that which make others wait for some mill
 logger = logging.getLogger(__name__)
 
 
-class SQLiteStore(SQLiteRetention, SQLiteSessions, SQLiteMemories, SqlAggregates):
+class SQLiteStore(SQLiteRetention, SQLiteSessions, SqlAggregates):
     """Small changes are committed at once; what has to wait for the disk is done in between, by another thread."""
 
     spacing_s = 0.001
