@@ -27,7 +27,7 @@ from app.budget.kinds import BudgetSpent
 from app.config.folders import FolderUnusable
 from app.core.events import Notice
 from app.core.settings_fields import DAY_S
-from app.schedules.starts import KEPT, Start, Starts
+from app.schedules.starts import KEPT, Starts
 from app.schedules.times import MOST_COUNTED, Timetable, UnfitTime, jitter
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
@@ -43,7 +43,7 @@ from app.storage.schedules import (
     ScheduleRemoved,
     ScheduleRow,
 )
-from app.transcript.run_request import IdempotencyKey, NotFound, SessionBusy, Stopping
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, SessionBusy, Stopping
 from tools.base.pause_check import Paused
 
 LATE_S = 90.0  # from which on a time counts as missed
@@ -280,7 +280,7 @@ class Scheduler:
 
         key = IdempotencyKey(f"schedule\n{row.id}\n{occurrence}", "")  # no request can have it: theirs are printable
         notice = Notice("schedule_late", due.late) if due.late else None
-        run = await self._starts.begin(row, Start(row.text, key, beside, notice))
+        run = await self._starts.begin(row, RunRequest(row.text, key=key, notice=notice, beside=beside))
         moved = due.moved(run)
         if run.id not in begun:  # the clock was set back: this time has had its run
             await self._factory.store.write([_step(moved)])

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from msgspec import Struct
+from msgspec.structs import replace
 
-from app.core.events import Notice
 from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
 from app.runs.composition.unattended import UnattendedRuns, unpinned_options
 from app.runs.run_options import RunOptions
-from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
 from app.storage.schedules import ScheduleRow, TriggerRow
-from app.transcript.run_request import IdempotencyKey, RunRequest
+from app.transcript.run_request import RunRequest
 
 KEPT = 20  # occurrences of each schedule and trigger
-
-
-class Start(Struct, frozen=True):
-    """The beginning of one run. `beside` are the changes that are written with it, or not at all."""
-
-    text: str
-    key: IdempotencyKey
-    beside: Callable[[RunRow], Sequence[Change]]
-    notice: Notice | None = None
-    untrusted: bool = False
 
 
 class Starts(Struct, frozen=True):
@@ -36,8 +23,8 @@ class Starts(Struct, frozen=True):
 
     unattended: UnattendedRuns
 
-    async def begin(self, origin: ScheduleRow | TriggerRow, start: Start) -> RunRow:
-        """Begin a run, or find the one that the same key has begun.
+    async def begin(self, origin: ScheduleRow | TriggerRow, turn: RunRequest) -> RunRow:
+        """Begin a run in the session of its origin, or find the one that the same key has begun.
 
         Raises NotFound where its owner or what it needs is there no more, NotEntitled, BudgetSpent, SessionBusy,
         KeyReused, Paused, Stopping, StoreFailed.
@@ -49,16 +36,7 @@ class Starts(Struct, frozen=True):
         if session and await store.owner_of(session) != principal.name:
             session = None  # it has been deleted
         options = await self._narrowed(principal, unpinned_options(origin.policy), session)
-        turn = RunRequest(
-            start.text,
-            session,
-            key=start.key,
-            budgeted=True,
-            untrusted=start.untrusted,
-            notice=start.notice,
-            beside=start.beside,
-        )
-        return await self.unattended.start(principal, options, turn)
+        return await self.unattended.start(principal, options, replace(turn, session=session, budgeted=True))
 
     async def check(self, principal: Principal, options: RunOptions) -> None:
         """Raises NotFound if no run with these options could begin now."""

@@ -15,7 +15,7 @@ from app.config.folders import FolderUnusable
 from app.core.data_delimiters import RULE, as_data
 from app.notifications.key_files import TRIGGERS, KeyFiles
 from app.schedules.signatures import HMAC, Secret, WrongSignature, delivery_id, new_secret
-from app.schedules.starts import KEPT, Start, Starts
+from app.schedules.starts import KEPT, Starts
 from app.schedules.templates import rendered
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
@@ -29,7 +29,7 @@ from app.storage.schedules import (
     TriggerRemoved,
     TriggerRow,
 )
-from app.transcript.run_request import IdempotencyKey, NotFound
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest
 
 BY = "trigger"
 KEY_BYTES = 32
@@ -121,7 +121,8 @@ class Triggers:
 
         key = IdempotencyKey(f"trigger\n{row.id}\n{occurrence}", delivery.digest)
         try:
-            return (await self._starts.begin(row, Start(text, key, beside, untrusted=True))).id
+            turn = RunRequest(text, key=key, untrusted=True, beside=beside)
+            return (await self._starts.begin(row, turn)).id
         except (NotFound, BudgetSpent, FolderUnusable) as reason:
             known = await self._store.key(row.principal, key.value)
             if isinstance(reason, NotFound) and known and await self._store.run(known.run) is None:

@@ -23,11 +23,13 @@ NEWEST = len(SCHEMA)
 CONNECT_S = 4.0
 ANSWERS = 10
 READ_ONLY = {"application_name": "dragoman doctor", "default_transaction_read_only": "on"}
-ABOUT = """
-    SELECT current_setting('server_version'), current_setting('server_version_num')::integer,
-        pg_is_in_recovery(), pg_encoding_to_char(encoding), pg_database_size(oid),
-        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-        current_setting('max_connections')::integer, extract(epoch FROM clock_timestamp())::float8
+ABOUT = f"""
+    SELECT current_setting('server_version') AS version,
+        current_setting('server_version_num')::integer >= {NEEDED} AS fits,
+        pg_is_in_recovery() AS reads_only, pg_encoding_to_char(encoding) AS encoding, pg_database_size(oid) AS size,
+        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+        current_setting('max_connections')::integer AS most_connections,
+        $1 - extract(epoch FROM clock_timestamp())::float8 AS ahead_s
     FROM pg_database WHERE datname = current_database()
 """
 REPLICAS = "SELECT count(*) FROM replicas WHERE lease_until > clock_timestamp()"
@@ -75,11 +77,9 @@ async def inspect_postgres(url: str) -> PostgresReport:
 
 
 async def _report(connection: Connection, place: str) -> PostgresReport:
-    now = time.time()
-    row = await connection.fetchrow(ABOUT)
-    if row is None:
+    about = await connection.fetchrow(ABOUT, time.time())
+    if about is None:
         raise StoreFailed(f"The database {place} says nothing of itself.")
-    version, number, reads_only, encoding, size, open_now, most, its_time = row
     schema = oldest = replicas = 0
     stored = StoredConfiguration()
     if await connection.fetchval(EXISTS):
@@ -87,15 +87,8 @@ async def _report(connection: Connection, place: str) -> PostgresReport:
     if schema >= NEWEST:
         replicas, stored = await connection.fetchval(REPLICAS), await _stored(connection)
     return PostgresReport(
+        **dict(about),
         place=place,
-        version=version,
-        fits=number >= NEEDED,
-        reads_only=reads_only,
-        encoding=encoding,
-        size=size,
-        connections=open_now,
-        most_connections=most,
-        ahead_s=now - its_time,
         answer_s=await _answer_s(connection),
         schema=schema,
         oldest=oldest,
