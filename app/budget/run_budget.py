@@ -20,14 +20,18 @@ from app.budget.metered_request import (
     Meter,
     MeteredRequest,
     at_most,
+    model_usage,
     money_of,
     tokens,
 )
-from app.core.provider import ModelRequest, Provider, name_of
+from app.core.events import Usage
+from app.core.provider import ModelRequest, Provider, TokenUsage, name_of
+from app.models.tokens.counter import CHARACTERS_PER_TOKEN
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
+from app.transcript.run_totals import RunTotals
 
 SLICE_S = 30.0  # tool time that is reserved at a time, so that parallel tools can share the rest
 EARLY_S = 5.0  # the next slice is reserved that long before the last one ends: tools report progress every 2 s
@@ -81,6 +85,23 @@ class RunBudget(Struct):
         if checks := self.ledger.model_checks:
             name = self.principal.name
             await checks.after_model(name, provider.model, reply.shown, reply.calls, conversation)
+
+    async def cut_request(
+        self, provider: Provider, prompt: int, characters: int, *, conversation: Conversation, totals: RunTotals
+    ) -> Usage:
+        """Count a request that was cut off with its server: estimated, since nothing has reported it.
+
+        It had so many tokens of prompt, and so many characters were answered. A budget with a limit has lost what the
+        request had reserved, so that nothing more is taken from it. Raises StoreFailed.
+        """
+        used = TokenUsage(prompt, math.ceil(characters / CHARACTERS_PER_TOKEN))
+        for kind, weigh in ((COST, money_of(provider)), (TOKENS, tokens)):
+            held = await self.ledger.reserve(self.principal, kind, conversation.record, 0)
+            held.settle(0 if held.is_limited else weigh(used))
+        usage = totals.add(used, measured=False, cost=provider.cost(used))
+        row = model_usage(conversation, held.tally, provider.model, used, cost=usage.cost, measured=False)
+        conversation.record(row)
+        return usage
 
     async def tool_time(self, limit_s: float, conversation: Conversation) -> ToolTime:
         """Reserve the first slice of a tool's time; the caller stores it before the tool runs.

@@ -65,10 +65,6 @@ class Block(Struct):
         near = columns(line[: indent_of(line)]) <= columns(self.outer) + CLOSER_INDENT
         return near and len(line.strip(" \t\r\n")) >= len(self.fence)
 
-    def outdented(self, line: str) -> str:
-        """The line without the indentation that the fence has, too."""
-        return line[min(indent_of(line), len(self.outer)) :]
-
 
 def indent_of(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
@@ -149,7 +145,8 @@ class Documents:
         if block.lines == LONG + 1 and block.size <= MAX_HELD:
             block.document = self._new_id()
             block.text, block.held = block.held, []
-        self._write(block, block.outdented(line))
+        indent = min(indent_of(line), len(block.outer))  # that the fence has, too
+        self._write(block, line[indent:])
 
     def _write(self, block: Block, text: str) -> None:
         if block.document:

@@ -13,7 +13,6 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.budget.cut_request import cut_request
 from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
@@ -334,16 +333,10 @@ class Agent(Struct):
             for event in fitted.events:
                 await context.emit(event)
             if self.unmetered:
-                await context.emit(
-                    await cut_request(
-                        self.scope.run_budget,
-                        self.provider,
-                        fitted.counted,
-                        self.unmetered,
-                        conversation=context.conversation,
-                        totals=self.totals,
-                    )
+                cut = await self.scope.run_budget.cut_request(
+                    self.provider, fitted.counted, self.unmetered, conversation=context.conversation, totals=self.totals
                 )
+                await context.emit(cut)
                 self.unmetered = 0
             try:
                 return await self._request(context, reply, fitted, since)

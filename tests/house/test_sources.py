@@ -52,7 +52,6 @@ SMALL_MODULES = {
     "app.replicas.postgres": "a database's own side of a protocol",
     "app.runs.discipline.ending_weights": "written by a program, with the weights",
     "app.runs.shared": "a part of runs that one server never loads",
-    "app.storage.postgres": "a database's own side of a protocol",
     "routes.openapi.handler": "a server that is never asked for the document does not load its tables",
     "routes.startup": "a phase of the start",
     "routes.protocol.http_metrics": "a source of figures: it is composed where the server is",

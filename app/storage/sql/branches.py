@@ -93,7 +93,8 @@ SUGGESTIONS = copy(
 def copies(fork: Fork, message_columns: str, row_lock: str) -> Iterator[Query]:
     """Statements that make a branch, its session first."""
     row, before = fork.row, fork.before
-    new, parent, suffix = row.session, row.parent, copy_suffix(row.session)
+    new, parent = row.session, row.parent
+    suffix = f"_{new[-8:]}"  # the end of the ids of a branch's copies
     yield SESSION + row_lock, (new, row.created, fork.used, parent)
     yield MESSAGES.format(message_columns), (new, parent, fork.position)
     yield SUMMARIES, (new, parent, fork.position)
@@ -103,11 +104,6 @@ def copies(fork: Fork, message_columns: str, row_lock: str) -> Iterator[Query]:
     yield DOCUMENTS, (suffix, new, before, before, before, parent, before)
     yield VERSIONS, (suffix, parent, suffix)
     yield SUGGESTIONS, (suffix, before, before, parent, before, suffix)
-
-
-def copy_suffix(session: str) -> str:
-    """The end of the ids of a branch's copies."""
-    return f"_{session[-8:]}"
 
 
 class SqlBranches(Rows):
