@@ -173,14 +173,10 @@ class MeteredRequest:
     def is_outgrown(self) -> bool:
         """True if the answer needs more budget than is reserved: then call `afford`."""
         reply = self._reply
-        if (reply.used or NOTHING) is not self._reported:
-            self._see_report()
+        if (reply.used or NOTHING) is not self._reported:  # as a rule it comes at the end
+            self._reported, self._reported_at = reply.used or NOTHING, reply.characters
+            self._room = self._characters()
         return reply.characters > max(self._room, self._reported_at)
-
-    def _see_report(self) -> None:
-        """Take a report into account for the rest of the answer, if there is one: as a rule it comes at the end."""
-        self._reported, self._reported_at = self._reply.used or NOTHING, self._reply.characters
-        self._room = self._characters()
 
     async def afford(self) -> None:
         """Reserve the missing amount, at the price of the model that answers now. Raises BudgetSpent, StoreFailed."""

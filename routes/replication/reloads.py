@@ -29,24 +29,7 @@ from app.config.runtime_changes import STATE as SETTINGS
 from app.context.project_files import STATE as PROJECT
 from app.mcp.servers import McpServers
 from app.mcp.sign_ins import KIND as OAUTH
-from app.replicas.changes import (
-    ALL,
-    DELIVERIES,
-    DIGESTS,
-    DOCUMENTS,
-    ENDPOINTS,
-    LABELS,
-    MCP,
-    MEMORY_JOBS,
-    OPTIONS,
-    SCHEDULES,
-    SEALED,
-    STATE,
-    TARGETS,
-    TOKENS,
-    VECTORS,
-    Parts,
-)
+from app.replicas import changes
 from app.replicas.peers import Answerer, Body, Refusal
 from app.replicas.sharing import Reload
 from app.runs.run_factory import RunFactory
@@ -63,43 +46,43 @@ def reloads_of(held: Held) -> dict[str, Reload]:
     factory, notifications = held.factory, held.notifications
     labels, memories, documents = factory.labels, factory.memories, factory.runs.documents
 
-    async def of_documents(sessions: Parts) -> None:
+    async def of_documents(sessions: changes.Parts) -> None:
         documents.changed_elsewhere(sessions or list(documents.changes))
 
-    async def of_vectors(owners: Parts) -> None:
+    async def of_vectors(owners: changes.Parts) -> None:
         for owner in owners:
             memories.forget_vectors(owner)
-        if owners == ALL:
+        if owners == changes.ALL:
             memories.forget_all_vectors()
 
-    async def of_sealed(kinds: Parts) -> None:
-        if kinds == ALL or OAUTH in kinds:
+    async def of_sealed(kinds: changes.Parts) -> None:
+        if kinds == changes.ALL or OAUTH in kinds:
             await factory.mcp.follow_sign_ins()
 
-    async def of_targets(_: Parts) -> None:
+    async def of_targets(_: changes.Parts) -> None:
         await notifications.targets.load()
         notifications.courier.wake_all()
 
     reloads: dict[str, Reload] = {
-        f"{STATE}{PAUSED}": _whole(factory.switch.reload),
-        f"{STATE}{SETTINGS}": _whole(held.settings.reload),
-        f"{STATE}{PROJECT}": _whole(factory.project.reload),
-        ENDPOINTS: _whole(held.registry.reload),
-        MCP: _whole(factory.mcp.reload),
-        SEALED: of_sealed,
-        OPTIONS: _whole(factory.profiles.load),
-        DOCUMENTS: of_documents,
-        VECTORS: of_vectors,
-        MEMORY_JOBS: _whole(memories.jobs.set),
-        TARGETS: of_targets,
-        DELIVERIES: of_targets,
-        SCHEDULES: _whole(held.automation.scheduler.load),
-        TOKENS: _whole(held.presence.look),
+        f"{changes.STATE}{PAUSED}": _whole(factory.switch.reload),
+        f"{changes.STATE}{SETTINGS}": _whole(held.settings.reload),
+        f"{changes.STATE}{PROJECT}": _whole(factory.project.reload),
+        changes.ENDPOINTS: _whole(held.registry.reload),
+        changes.MCP: _whole(factory.mcp.reload),
+        changes.SEALED: of_sealed,
+        changes.OPTIONS: _whole(factory.profiles.load),
+        changes.DOCUMENTS: of_documents,
+        changes.VECTORS: of_vectors,
+        changes.MEMORY_JOBS: _whole(memories.jobs.set),
+        changes.TARGETS: of_targets,
+        changes.DELIVERIES: of_targets,
+        changes.SCHEDULES: _whole(held.automation.scheduler.load),
+        changes.TOKENS: _whole(held.presence.look),
     }
     if labels:
-        reloads[LABELS] = _whole(partial(labels.book.reload, factory.store))
+        reloads[changes.LABELS] = _whole(partial(labels.book.reload, factory.store))
     if held.digests:
-        reloads[DIGESTS] = _whole(held.digests.wake)
+        reloads[changes.DIGESTS] = _whole(held.digests.wake)
     return reloads
 
 
@@ -127,7 +110,7 @@ async def _end_all(factory: RunFactory, _: Body) -> None:
 def _whole(work: Callable[[], Any]) -> Reload:
     """The reload of what is read anew as a whole."""
 
-    async def reload(_: Parts) -> None:
+    async def reload(_: changes.Parts) -> None:
         if (reading := work()) is not None:
             await reading
 

@@ -44,5 +44,4 @@ class SqlPeople(Rows):
         return await self._row(PREFERENCES, owner)
 
     async def activity(self) -> dict[str, tuple[int, float]]:
-        """The number of conversations of each person, and the time of the last change in one."""
         return {name: (int(count), float(last)) for name, count, last in await self._all(ACTIVITY)}
