@@ -99,14 +99,11 @@ class Extraction(Struct):
 
     async def work(self) -> None:
         """Work through all jobs that there are. Raises StoreFailed."""
-        await self._drop_oldest()
+        while (surplus := await self.store.memory_job_count() - MOST_WAITING) > 0:
+            await self.store.write([MemoryJobDone(job.run) for job in await self.store.memory_jobs(surplus)])
         while jobs := await self.store.memory_jobs(1):
             await self.unpaused()
             await self._attempt(jobs[0])
-
-    async def _drop_oldest(self) -> None:
-        while (surplus := await self.store.memory_job_count() - MOST_WAITING) > 0:
-            await self.store.write([MemoryJobDone(job.run) for job in await self.store.memory_jobs(surplus)])
 
     async def _attempt(self, job: MemoryJob) -> None:
         if job.tries >= TRIES:

@@ -21,12 +21,8 @@ async def open_store(path: Path, url: str | None = None, *, visitor: bool = Fals
     Who does not hold the lock of the data directory is a visitor: it may read everything, and change what a running
     server does not hold in memory.
     """
-    if url is not None:
-        return await _open_postgres(url)
-    return await SQLiteStore.open(path, visitor=visitor)
-
-
-async def _open_postgres(url: str) -> Store:
+    if url is None:
+        return await SQLiteStore.open(path, visitor=visitor)
     with named_driver():  # an extra, and 40 ms of a start
         from app.storage.postgres.store import PostgresStore
     return await PostgresStore.open(url)

@@ -220,7 +220,7 @@ async def test_runs_at_a_time_are_counted_over_all_servers(tmp_path: Path) -> No
             await begin(first, begun[0], "more")
         owner = members[int(begun[0][1:]) % len(members)]
         await owner.store.write([RunEnded(f"run_{begun[0]}_0", "answered", 2.0)])
-        owner.ledger.leave("ann", begun[0])
+        owner.ledger.places.leave("ann", begun[0])
         await begin(last, begun[0], "more")
         with pytest.raises(ValueError, match="broken"):
             async with first.ledger.entering(with_budget(runs=100), "other"):
