@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.storage.sql.rows import Query
-from app.storage.sqlite.connections import _read
+from app.storage.sqlite.connections import read
 
 MOVE = "BEGIN; INSERT INTO there SELECT * FROM here; DELETE FROM here; COMMIT"
 
@@ -34,13 +34,13 @@ def test_what_moves_between_two_questions_is_found_once(tmp_path: Path) -> None:
         other.executescript("PRAGMA journal_mode = WAL; CREATE TABLE here (word); CREATE TABLE there (word)")
         other.executescript("INSERT INTO here VALUES ('said')")
         asked = Between(other, ("SELECT * FROM there", ()), ("SELECT * FROM here", ()))
-        assert _read(reading, asked) == [[], [("said",)]]
-        assert _read(reading, asked) == [[("said",)], []], "the moment is over"
+        assert read(reading, asked) == [[], [("said",)]]
+        assert read(reading, asked) == [[("said",)], []], "the moment is over"
 
 
 def test_a_question_that_fails_leaves_nothing_open() -> None:
     with closing(sqlite3.connect(":memory:")) as reading:
         with pytest.raises(sqlite3.OperationalError):
-            _read(reading, [("SELECT 1", ()), ("SELECT * FROM nowhere", ())])
+            read(reading, [("SELECT 1", ()), ("SELECT * FROM nowhere", ())])
         assert not reading.in_transaction
-        assert _read(reading, [("SELECT 1", ()), ("SELECT 2", ())]) == [[(1,)], [(2,)]]
+        assert read(reading, [("SELECT 1", ()), ("SELECT 2", ())]) == [[(1,)], [(2,)]]
