@@ -17,7 +17,6 @@ from app.budget.kinds import GRAIN, BudgetKind, Tally
 from app.storage.changes import Change
 from app.storage.usage import Settled, Shared, SharedUsage, UsageAdded, UsageStore
 
-Clock = Callable[[], float]
 Record = Callable[[Change], None]
 
 
@@ -41,7 +40,7 @@ class Tallies(Protocol):
 class MemoryTallies:
     is_shared = False
 
-    def __init__(self, store: UsageStore, clock: Clock = time.time) -> None:
+    def __init__(self, store: UsageStore, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}  # of the current period
@@ -86,19 +85,18 @@ class StoredTallies:
 
     is_shared = True
 
-    def __init__(self, store: SharedUsage, flush: Callable[[], Awaitable[None]], clock: Clock = time.time) -> None:
+    def __init__(self, store: SharedUsage, flush: Callable[[], Awaitable[None]]) -> None:
         self._store = store
         self._flush = flush
-        self._clock = clock
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._unwritten = False  # a settlement is
         self._asking: set[asyncio.Future[Shared]] = set()
 
     async def known(self, principal: str, kind: BudgetKind) -> Tally:
         key = principal, kind.name
-        tally = of_now(self._tallies.get(key), kind, self._clock())
+        tally = of_now(self._tallies.get(key), kind, time.time())
         if tally is None:
-            self._tallies[key] = tally = Tally(principal, kind, *kind.now(self._clock()), 0.0)
+            self._tallies[key] = tally = Tally(principal, kind, *kind.now(time.time()), 0.0)
         return tally
 
     async def current(self, principal: str, kind: BudgetKind) -> Tally:

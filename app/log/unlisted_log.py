@@ -82,6 +82,7 @@ class UnlistedWriter:
     """Announces events to readers, and makes durable in `journal` what outlives the run."""
 
     documents = False
+    full = False  # an answer has a limit
 
     def __init__(self, journal: EventWriter) -> None:
         self.redactor = journal.redactor
@@ -91,10 +92,6 @@ class UnlistedWriter:
     def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> UnlistedLog:
         self._logs.append(log := UnlistedLog(run, self, on_failure, listeners))
         return log
-
-    @property
-    def full(self) -> bool:
-        return False
 
     def announce(self, log: RunLog) -> None:
         log.wake()
@@ -114,4 +111,4 @@ class UnlistedWriter:
             await self._journal.flush()
 
     async def room(self) -> None:
-        """There is always room: an answer has a limit."""
+        """There is always room."""

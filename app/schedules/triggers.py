@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_bytes, token_hex
 from typing import Any
 
@@ -59,11 +59,10 @@ class Delivery(Struct, frozen=True):
 class Triggers:
     """The triggers of one server; secrets are derived from one of `keys`."""
 
-    def __init__(self, starts: Starts, keys: KeyFiles, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, starts: Starts, keys: KeyFiles) -> None:
         self._starts = starts
         self._store = starts.unattended.factory.store
         self._keys = keys
-        self._clock = clock
         self._key = b""
         # To be held from when a trigger is read until its change is written.
         self.changing = starts.unattended.factory.runs.peers.changing("triggers")
@@ -81,11 +80,11 @@ class Triggers:
 
     async def put(self, row: TriggerRow, decision: str, by: str) -> None:
         """Store a trigger that was made or changed."""
-        await self._store.write([row, AuditRow(self._clock(), row.principal, BY, decision, why=row.name, by=by)])
+        await self._store.write([row, AuditRow(time.time(), row.principal, BY, decision, why=row.name, by=by)])
         self._news(row)
 
     async def remove(self, row: TriggerRow, by: str) -> None:
-        audit = AuditRow(self._clock(), row.principal, BY, "removed", why=row.name, by=by)
+        audit = AuditRow(time.time(), row.principal, BY, "removed", why=row.name, by=by)
         await self._store.write([TriggerRemoved(row.id), OccurrencesTrimmed(row.id, 0), audit])
         self._news(row)
 
@@ -98,7 +97,7 @@ class Triggers:
         """Check a delivery's secret. Raises WrongSignature, which also stands for an unknown trigger, TriggerOff."""
         row = await self._store.trigger(trigger)
         scheme, stored, key = (row.scheme, row.secret, self._read_key()) if row else (HMAC, "", b"unknown")
-        found = delivery_id(scheme, stored, key, headers, body, now=self._clock())
+        found = delivery_id(scheme, stored, key, headers, body, now=time.time())
         if row is None:
             raise WrongSignature
         if not row.enabled or not self._starts.unattended.factory.settings.max_schedules:
@@ -115,7 +114,7 @@ class Triggers:
         occurrence = delivery.id or token_hex(16)
 
         def beside(run: RunRow) -> Sequence[Change]:
-            reached = OccurrenceRow(row.id, occurrence, self._clock(), STARTED, run=run.id)
+            reached = OccurrenceRow(row.id, occurrence, time.time(), STARTED, run=run.id)
             session = run.session if row.place == "one" else row.session
             return [TriggerMoved(row.id, session), reached, OccurrencesTrimmed(row.id, KEPT)]
 
@@ -131,7 +130,7 @@ class Triggers:
             raise DeliveryRefused(reason.reset if isinstance(reason, BudgetSpent) else None) from reason
 
     async def _refuse(self, row: TriggerRow, occurrence: str, reason: str) -> None:
-        now = self._clock()
+        now = time.time()
         known = await self._store.occurrences(row.id)
         reached = OccurrenceRow(row.id, f"{occurrence} refused {now}", now, REFUSED, reason)
         changes: list[Change] = [reached, OccurrencesTrimmed(row.id, KEPT)]
