@@ -34,7 +34,7 @@ _TEXTS = {"type": "array", "items": _TEXT}
 LARGE_WINDOW = 16_384  # tokens; the smallest model repeats its calls when more tools are described
 _FROM_0 = {"type": "integer", "minimum": 0}
 _FROM_1 = {"type": "integer", "minimum": 1}
-_HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.egress reads them
+_HOSTS = {"type": ["boolean", "array"], "items": {"type": "string"}}  # as tools.web.egress reads them
 # Described once, for models with native calls: the smallest model repeats calls when its line is longer.
 _DESCRIBED_HOSTS = _HOSTS | {"description": "true, or hosts such as example.org"}
 

@@ -38,7 +38,6 @@ ROUTES = tagged(
         f"GET {PROOF}",
         prove,
         rights="open",
-        answer={"proof": "text"},
         errors=(404, 422),
         query=(Query("token", "its id", required=True), Query("nonce", "a number of the client", required=True)),
     ),
