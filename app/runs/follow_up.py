@@ -159,9 +159,9 @@ def follow_up_message(job: Job, head: OutputPart, tail: OutputPart) -> str:
     """
     code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
     why = f" ({job.reason})" if job.reason else ""
-    told = f"The background job {job.id} has ended after {job.elapsed_s:.1f} s: {job.state}{code}{why}."
+    ended = f"The background job {job.id} has ended after {job.elapsed_s:.1f} s: {job.state}{code}{why}."
     command = f"Its command was:\n{job.command}"
-    return "\n\n".join([told, command, _output(head, tail), "Go on from here, or say what came of it."])
+    return "\n\n".join([ended, command, _output(head, tail), "Go on from here, or say what came of it."])
 
 
 def _output(head: OutputPart, tail: OutputPart) -> str:

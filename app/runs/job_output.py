@@ -35,8 +35,8 @@ class JobOutput(Struct, frozen=True):
             return OutputSlice(part.start, text, part.bytes, len(part.data) == size and part.end < part.bytes)
 
         source = Source(read, (self.redactor,), ended, size_of, WIDEST)
-        told = await source.part(after, 0)
-        return replace(told, text=readable(told.text), lines=lines)
+        part = await source.part(after, 0)
+        return replace(part, text=readable(part.text), lines=lines)
 
 
 def decoded(data: bytes, *, whole: bool) -> str:

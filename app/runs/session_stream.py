@@ -75,16 +75,16 @@ class Following(Struct, frozen=True):
 
     async def waiting(self, session: str) -> AsyncGenerator[Asked, None]:
         """Yield each run that joins the session's queue, once: its first event may be far off."""
-        told = set[str]()
+        announced = set[str]()
         with self.notifier.subscribed(session) as changed:
             while not self.notifier.closed:
                 changed.clear()
                 rows = await self.runs.waiting(session)
                 for row in rows:
-                    if row.id not in told:
+                    if row.id not in announced:
                         with suppress(StoreFailed):  # it is told again when its turn comes
                             yield await self.asked(session, row)
-                told = {row.id for row in rows}
+                announced = {row.id for row in rows}
                 await changed.wait()
 
     async def _beginning(self, session: str) -> Position:

@@ -163,8 +163,8 @@ class Reply:
                 yield Notice(code, message, retry_at=retry_at)
             case FallbackUsed(wanted, answered_by, reason):
                 self._switched = piece
-                told = f"{wanted} could not answer ({reason}): {answered_by} answers."
-                yield Notice("fallback", told, wanted, answered_by, reason)
+                words = f"{wanted} could not answer ({reason}): {answered_by} answers."
+                yield Notice("fallback", words, wanted, answered_by, reason)
             case PictureChunk(data) if self._keep_file:
                 self.first_at = self.first_at or self._clock()
                 self._keep_file(file := file_of(data))

@@ -112,8 +112,8 @@ class LimitEnforcer:
         notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        told = filter(None, (self.wanting, go_on, nudge, *notes))
-        return RoundPlan(notes=tuple(told), notices=(*nudged, *notices))
+        sentences = filter(None, (self.wanting, go_on, nudge, *notes))
+        return RoundPlan(notes=tuple(sentences), notices=(*nudged, *notices))
 
     def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:
         """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
@@ -139,9 +139,9 @@ class LimitEnforcer:
 
     def take_up(self, earlier: Sequence[Message], before: RunTotals) -> RoundPlan:
         """Return the plan of a round that an earlier server began, after these messages and totals of the run."""
-        for made, told, prose in rounds_of(earlier):
+        for made, texts, prose in rounds_of(earlier):
             self._loop_detector = self._loop_detector or LoopDetector()
-            self._loops = self._loop_detector.detects(made, told, prose=prose)
+            self._loops = self._loop_detector.detects(made, texts, prose=prose)
         ends = self._last(before)
         return RoundPlan(tools=ends is None, ends=ends)
 
@@ -186,9 +186,9 @@ class LimitEnforcer:
             self._begin_again()
             return None
         if reply.calls:
-            told = {message.call: message.text for message in results if message.call}
+            texts = {message.call: message.text for message in results if message.call}
             self._loop_detector = self._loop_detector or LoopDetector()
-            self._loops = self._loop_detector.detects(reply.calls, told, prose=bool(reply.prose.strip()))
+            self._loops = self._loop_detector.detects(reply.calls, texts, prose=bool(reply.prose.strip()))
             return None
         if announces:
             self._nudge = AGAIN
@@ -254,8 +254,8 @@ class LimitEnforcer:
 
 def rounds_of(messages: Sequence[Message]) -> Iterator[tuple[Sequence[AskedCall], dict[str, str], bool]]:
     """Yield the calls of each reply with their results, and if there was prose beside them."""
-    told = {message.call: message.text for message in messages if message.call}
+    texts = {message.call: message.text for message in messages if message.call}
     for message in messages:
         if message.calls:
-            results = {call.id: told[call.id] for call in message.calls if call.id in told}
+            results = {call.id: texts[call.id] for call in message.calls if call.id in texts}
             yield message.calls, results, bool((message.shown or "").strip())
