@@ -31,6 +31,10 @@ def required(access: T | None, otherwise: str) -> T:
     return access
 
 
+# Seconds between two reports of progress: at most five a second, and one at least every other second.
+PROGRESS_SOONEST_S, PROGRESS_LATEST_S = 0.2, 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A running process, seen from outside. `tail` has at most 12 lines; `bytes` counts all output so far.

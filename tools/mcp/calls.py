@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.outcome import Progress, Result
+from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result
 from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tools.mcp.connection.session import McpSession
 
-_SOONEST_S, _LATEST_S = 0.2, 2.0
 _MANY = 400  # characters of a server's error message
 _SESSION_LOST = ("session not found", "session terminated", "not initialized")
 
@@ -117,7 +116,7 @@ class ServerCall:
         shown, reported_at = call.count, time.monotonic()
         while not task.done() and not call.lost:
             now = time.monotonic()
-            due = reported_at + (_SOONEST_S if call.count != shown else _LATEST_S)
+            due = reported_at + (PROGRESS_SOONEST_S if call.count != shown else PROGRESS_LATEST_S)
             ends = self._deadline(call)
             if now >= ends:
                 return True

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from tools.base.outcome import Progress, ToolFailed
+from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, ToolFailed
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
 from tools.base.tasks import wait_at_most
@@ -32,8 +32,6 @@ _BLOCK = 65_536
 _BURST, _REST_S = 16, 0.005  # a command that writes without end may use a quarter of the loop, not all of it
 _SLOW_S = 0.005  # output full of cursor moves takes longer to read: less of it at once, and as much rest
 _SMALL_BLOCK = 8_192
-_SOONEST_S = 0.2
-_LATEST_S = 2.0
 _KILLED_S = 5.0  # how long a killed process may take to go; more means that the kernel holds it
 
 _log = logging.getLogger(__name__)
@@ -67,11 +65,11 @@ async def stream(
     started = loop.time()
     deadline = started + time_limit_s
     child = await _start(command, cwd, principal, window)
-    shown_at, shown_bytes = started - _SOONEST_S, 0
+    shown_at, shown_bytes = started - PROGRESS_SOONEST_S, 0
     try:
         while not child.exited.is_set() and (now := loop.time()) < deadline:
             changed = child.output.bytes != shown_bytes
-            due = shown_at + (_SOONEST_S if changed else _LATEST_S)
+            due = shown_at + (PROGRESS_SOONEST_S if changed else PROGRESS_LATEST_S)
             if now >= due:
                 shown_at, shown_bytes = now, child.output.bytes
                 yield child.progress(now - started)
@@ -81,7 +79,7 @@ async def stream(
     finally:
         await run_shielded(child.end())
     now = loop.time()
-    if child.output.bytes != shown_bytes and (now >= shown_at + _SOONEST_S or child.output.is_coloured):
+    if child.output.bytes != shown_bytes and (now >= shown_at + PROGRESS_SOONEST_S or child.output.is_coloured):
         yield child.progress(now - started)
     yield Finished(child.exit_code, child.output.text(), now - started, overdue)
 
