@@ -48,16 +48,8 @@ AgentEvent = (
     RoundCut
     | RunStarted
 '''
-TOOL = """    Tool(
-        "ring_bell",
-        "Ring the bell.",
-        _object({"times": _FROM_1}),
-        Risk.READ,
-        answering(ring_bell),
-        role=Role.GUEST,
-        confined=True,
-    ),
-    _confined(
+TOOL = """    _reading("ring_bell", "Ring the bell.", _object({"times": _FROM_1}), answering(ring_bell)),
+    _reading(
         "list_files",
 """
 RING = "from tools.builtin.ring_bell import ring_bell"
@@ -199,7 +191,7 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
         Edit("fixtures/dialects/cases.jsonl", END, f"\n{json.dumps(CASE)}\n"),
     ),
     "A tool": (
-        Edit("tools/catalogue.py", '    _confined(\n        "list_files",\n', TOOL),
+        Edit("tools/catalogue.py", '    _reading(\n        "list_files",\n', TOOL),
         Edit("tools/catalogue.py", "from tools.builtin.session_tools", f"{RING}\nfrom tools.builtin.session_tools"),
         Edit("tools/builtin/ring_bell.py", "", BELL),
         Edit("docs/tools.md", "| `list_files`", "| `ring_bell` | `times` | read | rings the bell |\n| `list_files`"),

@@ -74,6 +74,10 @@ async def test_pausing_with_cancel_ends_jobs_and_mcp_servers_with_all_that_they_
 class Unstoppable:
     """MCP servers that cannot be ended, at once."""
 
+    @property
+    def manager(self) -> Unstoppable:
+        return self
+
     async def stop_all(self) -> None:
         raise OSError(5, "no process can be ended")
 
