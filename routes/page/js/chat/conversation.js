@@ -30,7 +30,7 @@ export class Conversation {
     this.follower = new ScrollFollower(this.element, this.#list);
     page.store.watch("branches", () => this.#markBranches());
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
-    const isMissing = ({ state, why }) => state === "refused" && why?.status === 404;
+    const isMissing = ({ state, why }) => state === "refused" && why?.code === "not_found";
     page.store.watch("connection", (now) => isMissing(now) && this.#sessionMissing(now.why));
     addEventListener("popstate", () => this.#fromAddress());
     addEventListener("pagehide", () => this.#savePosition());
@@ -293,8 +293,10 @@ export class Conversation {
     this.open(named || null, { moved: true });
   }
 
+  /** The feed may still be that of the conversation before. */
   #sessionMissing(why) {
-    if (this.#page.store.get("session")) this.#showFailure(this.#page.store.get("session"), why);
+    const session = this.#isLive && this.#page.store.get("session");
+    if (session) this.#showFailure(session, why);
   }
 
   #showFailure(session, error) {
