@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from email.header import Header
 
+import httpx2
+
 from app.notifications.channel import ChannelParts, Letter
 from app.notifications.kinds import URGENT
 from app.storage.notices.notifications import DeliveryRow, TargetRow
@@ -14,8 +16,14 @@ async def ntfy_letter(row: DeliveryRow, target: TargetRow, _: float, parts: Chan
     message = await parts.messages.short(row, target)
     headers = {"Title": _header(message["title"]), "Priority": "high" if row.kind in URGENT else "default"}
     if (link := message["link"]).startswith("http"):
-        headers["Click"] = link
+        headers["Click"] = _address(link)
     return Letter(headers, (message["body"] or message["title"]).encode())
+
+
+def _address(link: str) -> str:
+    """Return a link as a header may have it: its host in punycode, the rest percent-encoded."""
+    url = httpx2.URL(link)
+    return str(url.copy_with(host=url.raw_host.decode("ascii")))
 
 
 def _header(text: str) -> str:

@@ -96,7 +96,7 @@ class Sender:
             return Attempt(None, f"no answer within {self._time_limit_s:g} s")
         except UnfitUrl as unfit:
             return Attempt(None, str(unfit))
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, ValueError) as error:
             return Attempt(None, f"the request failed: {_reason(error)}")
 
     async def _post(

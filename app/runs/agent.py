@@ -82,6 +82,7 @@ class Agent(Struct):
     """Everything one run works with."""
 
     provider: Provider
+    scope: RunScope
     calls: ToolExecutor
     view: View | RelayView
     discipline: LimitEnforcer
@@ -94,10 +95,6 @@ class Agent(Struct):
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
     keeps_files: ClassVar[bool] = True  # in the workspace
-
-    @property
-    def scope(self) -> RunScope:
-        return self.calls.scope
 
     @property
     def totals(self) -> RunTotals:

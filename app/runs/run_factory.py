@@ -271,33 +271,33 @@ class RunFactory(Struct, kw_only=True):
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         remembers = options.memory is not False
+        scope = RunScope(
+            toolbox=toolbox_of(),
+            gate=gate,
+            tool_context=self._tool_context(workspace, principal, project),
+            approvals=self.runs.approvals,
+            run_budget=run_budget,
+            check_not_paused=self.switch.check,
+            guards=guards,
+            results=Results(self.settings.result_characters, self.store.result),
+            outputs=self.outputs,
+            parallel_reads=self.settings.parallel_reads,
+            provenance=Provenance(texts.sources),
+            waiting=discipline.waiting,
+            changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
+            labels=labels,
+            call_form=lambda: route.call_form,
+            checkpoints=kept_by(self.looks),
+            terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
+            documents=self.runs.documents,
+            memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
+            hooks=hooks_of_run(self.hooks, principal.name),
+            delegation=self._delegation(options, limits),
+        )
         return Agent(
             route,
-            ToolExecutor(
-                RunScope(
-                    toolbox=toolbox_of(),
-                    gate=gate,
-                    tool_context=self._tool_context(workspace, principal, project),
-                    approvals=self.runs.approvals,
-                    run_budget=run_budget,
-                    check_not_paused=self.switch.check,
-                    guards=guards,
-                    results=Results(self.settings.result_characters, self.store.result),
-                    outputs=self.outputs,
-                    parallel_reads=self.settings.parallel_reads,
-                    provenance=Provenance(texts.sources),
-                    waiting=discipline.waiting,
-                    changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
-                    labels=labels,
-                    call_form=lambda: route.call_form,
-                    checkpoints=kept_by(self.looks),
-                    terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
-                    documents=self.runs.documents,
-                    memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
-                    hooks=hooks_of_run(self.hooks, principal.name),
-                    delegation=self._delegation(options, limits),
-                )
-            ),
+            scope,
+            ToolExecutor(scope),
             self._view(options, route, prompt, notes),
             discipline,
             notices=notices_of(project),
@@ -378,6 +378,7 @@ class RunFactory(Struct, kw_only=True):
         read = {file.attachment.sha256: file.data for file in files}
         return RelayAgent(
             route,
+            scope,
             ToolExecutor(scope),
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),

@@ -99,7 +99,7 @@ class Stage:
             check_not_paused=_nothing,
         )
         view, discipline = View(Counted(TokenCounter(model)), lambda _: ()), LimitEnforcer(Limits(MAX_ROUNDS))
-        agent = Agent(model, ToolExecutor(scope), view, discipline)
+        agent = Agent(model, scope, ToolExecutor(scope), view, discipline)
         history = [Message("user", request)]
         put, flush = self.journal.put, self.journal.flush
         conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, redactor=Redactor())

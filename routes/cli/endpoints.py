@@ -6,19 +6,17 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from app.config.model_settings import DEFAULT
 from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
 from app.models.endpoints.connection_test import ConnectionReport, check_connection
-from app.models.endpoints.key_sources import Keys
 from app.models.endpoints.registry import InvalidEndpoint, audit_row, check_endpoint, endpoint_row, endpoint_spec
-from app.models.endpoints.startup import build_endpoint_factory, settings_keys
+from app.models.endpoints.startup import build_endpoint_factory, keys_of, specs_of
 from app.models.http.failures import redact_url
 from app.redaction.redactor import Redactor
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
@@ -150,11 +148,6 @@ async def _tried(settings: Settings, environ: Mapping[str, str], name: str, spec
     return await check_connection(factory, name, spec, keys_of(settings, name))
 
 
-def keys_of(settings: Settings, name: str) -> Keys | None:
-    """The keys of the settings for their own endpoint; others have theirs in their entry."""
-    return settings_keys(settings) if name == DEFAULT and settings.model_url else None
-
-
 def _report(name: str, trial: ConnectionReport) -> None:
     if trial.models:
         print(f"{name} lists {first_of(trial.models)}.")
@@ -166,13 +159,6 @@ def first_of(models: Sequence[str]) -> str:
     """The first models by name, and how many more there are."""
     more = f" and {len(models) - SHOWN} more" if len(models) > SHOWN else ""
     return f"{', '.join(map(exact, models[:SHOWN]))}{more}"
-
-
-def specs_of(settings: Settings, rows: Iterable[EndpointRow] = ()) -> dict[str, EndpointSpec]:
-    """The endpoints of the database, and those of the settings, which have precedence."""
-    added = {row.name: spec for row in rows if (spec := endpoint_spec(row))}
-    own = {DEFAULT: EndpointSpec(url=settings.model_url, model=settings.model)} if settings.model_url else {}
-    return added | own | dict(settings.endpoints)
 
 
 async def _list(store: EndpointStore, settings: Settings, environ: Mapping[str, str], args: argparse.Namespace) -> int:

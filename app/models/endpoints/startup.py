@@ -175,6 +175,18 @@ def wanted_model(own: str | None, registry: EndpointRegistry) -> str | None:
     return own if is_configured(own, {}, registry) else f"{first.name}/{own}"
 
 
+def specs_of(settings: Settings, rows: Iterable[EndpointRow] = ()) -> dict[str, EndpointSpec]:
+    """The endpoints of the database, and those of the settings, which have precedence."""
+    added = {row.name: spec for row in rows if (spec := endpoint_spec(row))}
+    own = {DEFAULT: EndpointSpec(url=settings.model_url, model=settings.model)} if settings.model_url else {}
+    return added | own | dict(settings.endpoints)
+
+
+def keys_of(settings: Settings, name: str) -> Keys | None:
+    """The keys of the settings for their own endpoint; others have theirs in their entry."""
+    return settings_keys(settings) if name == DEFAULT and settings.model_url else None
+
+
 def settings_keys(settings: Settings) -> Keys:
     return Keys((settings.model_key.get_secret_value(),) if settings.model_key else ())
 

@@ -88,6 +88,7 @@ def compacting_agent(factory: RunFactory, principal: Principal, options: RunOpti
     notes = SideQuery(utility, scope.run_budget, utility, factory.settings.summary_time_limit_s)
     return CompactingAgent(
         route,
+        scope,
         ToolExecutor(scope),
         RelayView(route, NO_PARAMETERS),
         LimitEnforcer(factory.limits(options)),

@@ -231,10 +231,10 @@ class SharedRuns(RunManager):
         return await self._store.active_runs_of(principal)
 
     async def cancel(self, run: str, why: str = "cancelled") -> None:
-        if run in self._live:
-            await super().cancel(run, why)
-        elif not self._nodes.shares and await self._nodes.end(run, why):
+        if run not in self._live and not self._nodes.shares and await self._nodes.end(run, why):
             await self.ended(run)  # by any server
+        elif run in self._live:  # perhaps since the question
+            await super().cancel(run, why)
         else:
             await self._ask_owner(run, "cancel", {"run": run, "why": why})
 

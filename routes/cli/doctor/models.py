@@ -12,11 +12,10 @@ from app.core.provider import ModelRequest, ProviderFailed, TextChunk
 from app.models.capabilities.discovery import discover
 from app.models.endpoints.endpoint import Endpoint
 from app.models.endpoints.endpoint_factory import EndpointFactory
-from app.models.endpoints.startup import build_endpoint_factory
+from app.models.endpoints.startup import build_endpoint_factory, keys_of, specs_of
 from app.models.http.client import model_client
 from parsing import Thought
 from routes.cli.doctor.finding import Finding, Findings, Subject, ok, problem, skipped, warning
-from routes.cli.endpoints import keys_of, specs_of
 
 TIME_S = 6.0  # of one endpoint, without a request to its model
 TOKEN_S = 12.0

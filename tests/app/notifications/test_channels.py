@@ -54,6 +54,20 @@ async def test_a_topic_of_ntfy_gets_a_title_and_a_link(tmp_path: Path) -> None:
         assert "content-type" not in asked.headers and "webhook-signature" not in asked.headers
 
 
+async def test_a_link_beyond_ascii_is_encoded(tmp_path: Path) -> None:
+    async with receiver() as there, notifying_server(tmp_path, public_url="https://bücher.example/ä b") as one:
+        await one.hook(there.url, channel="ntfy")
+        await one.happens(ENDED)
+        [request] = await there.got(1)
+        assert request.headers["click"] == "https://xn--bcher-kva.example/%C3%A4%20b/#ses_local"
+
+
+async def test_what_no_header_can_have_is_a_failed_attempt_that_holds_nothing_up(tmp_path: Path) -> None:
+    async with receiver() as there, notifying_server(tmp_path) as one:
+        attempt = await one.notifications.sender.post(there.url, {"X-Any": "ü"}, b"")
+        assert not attempt.ok and "the request failed" in attempt.error
+
+
 async def test_a_title_beyond_ascii_is_one_header(tmp_path: Path) -> None:
     """A webhook of this name was disabled: names are text of a person."""
     name = "Ünïcode " * 20

@@ -172,7 +172,7 @@ class Broken(Agent):
 async def test_a_bug_ends_the_run_with_one_terminal_event(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(["Fine."])) as served:
         agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
-        broken = Broken(agent.provider, agent.calls, agent.view, agent.discipline)
+        broken = Broken(agent.provider, agent.scope, agent.calls, agent.view, agent.discipline)
         row = await served.services.runs.start(broken, LOCAL, RunRequest("x"))
         events = await served.events(row.id)
         assert [event["type"] for event in events] == ["run.started", "run.failed"]
