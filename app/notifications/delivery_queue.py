@@ -164,56 +164,35 @@ class DeliveryQueue:
 
     async def _conclude(self, row: DeliveryRow, target: TargetRow, attempt: Attempt) -> None:
         """Store the result of an attempt. Raises StoreFailed."""
-        now, attempts = self._timing.now(), row.attempts + 1
-        channel = CHANNELS[target.kind]
+        now, attempts, channel = self._timing.now(), row.attempts + 1, CHANNELS[target.kind]
         if attempt.status in channel.forgotten_at:
-            audit = AuditRow(
-                now,
-                principal=target.principal,
-                action=channel.family.name,
-                decision="removed",
-                why="The push service does not know it.",
-                by=BY,
-            )
-            async with self._targets.changing:
-                await self._targets.remove(target.id, audit)
-            return
-        if attempt.ok:
-            await self._store.write(
-                [
-                    DeliveryTried(
-                        row.id,
-                        state=DELIVERED,
-                        attempts=attempts,
-                        due=row.due,
-                        status=attempt.status,
-                        error="",
-                        finished=now,
-                    )
-                ]
-            )
-            await self._mark(target.id, None)
-            await self._tidy(target.id)
+            await self._forget(target, now)
             return
         is_last = attempts >= MOST_ATTEMPTS or attempt.status in channel.unfit_at
-        due = now + delay_s(attempts, self._timing.chance(), attempt.retry_after_s)
-        state, ended = (DEAD, now) if is_last else (PENDING, None)
-        await self._store.write(
-            [
-                DeliveryTried(
-                    row.id,
-                    state=state,
-                    attempts=attempts,
-                    due=due,
-                    status=attempt.status,
-                    error=attempt.error,
-                    finished=ended,
-                )
-            ]
+        state = DELIVERED if attempt.ok else DEAD if is_last else PENDING
+        due = row.due if attempt.ok else now + delay_s(attempts, self._timing.chance(), attempt.retry_after_s)
+        tried = DeliveryTried(
+            row.id,
+            state=state,
+            attempts=attempts,
+            due=due,
+            status=attempt.status,
+            error=attempt.error,
+            finished=None if state == PENDING else now,
         )
-        await self._failed(target.id, attempt, now, is_last=is_last)
-        if is_last:
+        await self._store.write([tried])
+        if attempt.ok:
+            await self._mark(target.id, None)
+        else:
+            await self._failed(target.id, attempt, now, is_last=is_last)
+        if state != PENDING:
             await self._tidy(target.id)
+
+    async def _forget(self, target: TargetRow, now: float) -> None:
+        action, why = CHANNELS[target.kind].family.name, "The push service does not know it."
+        audit = AuditRow(now, principal=target.principal, action=action, decision="removed", why=why, by=BY)
+        async with self._targets.changing:
+            await self._targets.remove(target.id, audit)
 
     async def _mark(self, target: str, failing: float | None) -> None:
         """Store the first failure since a success, or that there is none."""
