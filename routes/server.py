@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from errno import EADDRINUSE
 from functools import partial
 from importlib.metadata import version
@@ -82,6 +81,7 @@ from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from tools.base.patterns import compile_all
 from tools.base.schemas import argument_error
+from tools.base.tasks import wait_at_most
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
@@ -310,9 +310,7 @@ class _Server(uvicorn.Server):
 
     async def _serve_on(self) -> None:
         """Serve as before while load balancers, to whom /readyz is not ready any more, turn to other servers."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._services.settings.drain_delay_s):
-                await self._hurried.wait()
+        await wait_at_most(self._services.settings.drain_delay_s, self._hurried)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._serve_on()

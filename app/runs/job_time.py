@@ -14,6 +14,7 @@ from app.budget.tallies import Record
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
+from tools.base.tasks import wait_at_most
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job, JobsFailed
 
@@ -39,8 +40,7 @@ class JobTime:
             with ToolTime(held, job.time_limit_s) as running:
                 while not ended.is_set():
                     await running.go_on()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(ended.wait(), LOOK_S)
+                    await wait_at_most(LOOK_S, ended)
         except NotFound:
             return  # who may not be here any more is shown out, with their jobs
         except (BudgetSpent, StoreFailed) as reason:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from app.replicas.peers import Replicas
 from app.storage.runs import RunStore
+from tools.base.tasks import wait_at_most
 
 LOOK_S = 1.0  # between two looks, if no message comes
 
@@ -64,9 +64,7 @@ class SharedQueue(SessionQueue):
                 moved.clear()
                 if run in (await self.in_order(session))[:1]:
                     return
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await moved.wait()
+                await wait_at_most(LOOK_S, moved)
 
     def leave(self, session: str, run: str) -> None:
         super().leave(session, run)

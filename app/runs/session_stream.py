@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -17,6 +16,7 @@ from app.runs.run_manager import RunManager
 from app.storage.changes import StoreFailed
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
+from tools.base.tasks import wait_at_most
 
 AGAIN_S = 1.0  # until a store that has failed is asked again
 
@@ -69,9 +69,7 @@ class Following(Struct, frozen=True):
                     await changed.wait()
                 except StoreFailed as failure:
                     _log.warning("stream of session %s interrupted, retrying: %s", session, failure)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(AGAIN_S):
-                            await changed.wait()
+                    await wait_at_most(AGAIN_S, changed)
 
     async def waiting(self, session: str) -> AsyncGenerator[Asked, None]:
         """Yield each run that joins the session's queue, once: its first event may be far off."""

@@ -29,6 +29,7 @@ from routes.protocol.numbers import whole_number
 from routes.protocol.route import RESUMES, Query, Route, tagged
 from routes.protocol.sse import RETRY, EventStreamResponse, bad_cursor, pieces
 from routes.services import Services, current_principal, services_of
+from tools.base.tasks import wait_at_most
 
 BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running jobs, without
 SOONEST_S = 0.1  # least interval between two reads, however often it is notified
@@ -167,9 +168,7 @@ async def _states(services: Services, principal: Principal, seen: Seen) -> Async
                 if news:
                     yield f"event: state\ndata: {news}\n\n".encode()
             await asyncio.sleep(SOONEST_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BUSY_S if principal.name in services.jobs.at_work() else IDLE_S):
-                    await changed.wait()
+            await wait_at_most(BUSY_S if principal.name in services.jobs.at_work() else IDLE_S, changed)
     if not notifier.closed:
         yield END
 

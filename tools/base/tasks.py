@@ -26,8 +26,8 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGene
         await asyncio.wait([task])
 
 
-async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
-    """Wait until the event is set, or the time is over."""
+async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:
+    """Wait until the event is set, or the time is over; None is no limit."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Literal
 
 from app.core.endpoint_spec import EndpointSpec, Price
@@ -20,6 +19,7 @@ from app.models.server_connection import EmbeddedConnection, ScriptedConnection,
 from app.models.tokens.counter import TokenCounter
 from app.models.tokens.estimates import LRUCache
 from app.models.wire.hosted_provider import ANY_MODEL
+from tools.base.tasks import wait_at_most
 
 LIST_LIMIT_S = 5.0  # for a server to list its models
 SOON_S = 30.0  # before a failed listing is retried
@@ -164,9 +164,7 @@ class Endpoint:
                 await unpaused()
                 await self.default.counter.window()  # also probes all other abilities of the model
             again_s = local_soon_s if self.server.health.is_down and is_local(self.spec.url) else soon_s
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if learned else again_s):
-                    await self._refresh.wait()
+            await wait_at_most(None if learned else again_s, self._refresh)
             await asyncio.sleep(min(often_s, again_s))
             self._refresh.clear()
             learned = self.only is not None and not self.server.health.is_down

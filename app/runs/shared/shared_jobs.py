@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from app.replicas.nodes import JobRecord
 from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
 from app.storage.changes import StoreFailed
-from tools.base.tasks import gather_all
+from tools.base.tasks import gather_all, wait_at_most
 from tools.jobs.manager import KEPT_S, Count, Jobs, OnEnd
 from tools.jobs.records import Glance, Job, JobsFailed, JobState, NoSuchJob, OutputPart
 from tools.jobs.watch import LATEST_S, TrackedJob
@@ -108,9 +108,7 @@ class SharedJobs(Jobs):
                     tidied = time.monotonic()
             except StoreFailed as failure:
                 _log.warning("other servers do not see the jobs of this one, trying again: %s", failure)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._news.wait()
+            await wait_at_most(LOOK_S, self._news)
             self._news.clear()
 
     async def _write(self) -> None:

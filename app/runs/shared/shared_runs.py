@@ -39,7 +39,7 @@ from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from app.transcript.run_request import RunRequest
-from tools.base.tasks import gather_all
+from tools.base.tasks import gather_all, wait_at_most
 from tools.process.process_tree import run_shielded
 
 ASKED_S = 60.0  # that a request waits for a server to have its run: longer than it takes to notice a dead one
@@ -187,7 +187,7 @@ class SharedRuns(RunManager):
         return super().watch(run, after) if run in self._live or run in self._unlisted else None
 
     async def _watched_elsewhere(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
-        """The run's events, whoever has it meanwhile: by message as they become durable, else from the store."""
+        """The events of a run, whichever server has it: by message as they become durable, else from the store."""
         with self.replicas.following(run) as feed:
             while True:
                 if (stream := self._here(run, after)) is not None:  # taken over
@@ -210,9 +210,7 @@ class SharedRuns(RunManager):
                 elif row is None or row.ended is not None:
                     return
                 else:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(NEWS_S):
-                            await feed.news.wait()
+                    await wait_at_most(NEWS_S, feed.news)
 
     async def is_active(self, run: str) -> bool:
         return run in self._live or ((row := await self._store.run(run)) is not None and row.ended is None)

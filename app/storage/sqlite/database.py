@@ -28,6 +28,7 @@ from app.storage.sqlite.connections import (
 )
 from app.storage.sqlite.open_files import OpenFiles
 from app.storage.sqlite.schema import SCHEMA
+from tools.base.tasks import wait_at_most
 
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
 # The kernel caches the file as well: of the 2 MB that each connection would hold, 128 KB cost no more time.
@@ -156,9 +157,7 @@ class Database(Rows):
 
     async def _pause(self, time_s: float) -> None:
         """Wait, but not while the store is being closed."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(time_s):
-                await self._closing.wait()
+        await wait_at_most(time_s, self._closing)
 
     async def close(self) -> None:
         await self._reader.close()
