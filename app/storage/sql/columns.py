@@ -6,7 +6,7 @@ All statements are made at import. They are those of SQLite, with `?` for values
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -82,19 +82,22 @@ def delete(table: str, change: type[Change]) -> Write:
 def select(row: type[Row], table: str, rest: str) -> Select[Row]:
     """Read whole rows; `rest` follows the name of the table."""
     assert issubclass(row, Change)
-    return Select(f"SELECT {names(row)} FROM {table} {rest}", _with_booleans(row))
+    return Select(f"SELECT {names(row)} FROM {table} {rest}", partial(_made, row))
+
+
+def _made(row: Callable[..., Any], *values: Any) -> Any:
+    """Make a row of the values that a database has: SQLite has numbers for booleans."""
+    if not (booleans := _booleans(row)):
+        return row(*values)
+    fields = [bool(one) if at in booleans and one is not None else one for at, one in enumerate(values)]
+    return row(*fields)
 
 
 @cache
-def _with_booleans(row: type[Any]) -> Callable[..., Any]:
-    """Return what makes a row of the values that a database has: SQLite has numbers for booleans."""
-    booleans = [hint in (bool, bool | None) for hint in get_type_hints(row).values()]
-
-    def made(*values: Any) -> Any:
-        pairs = zip(values, booleans, strict=True)
-        return row(*(bool(value) if is_boolean and value is not None else value for value, is_boolean in pairs))
-
-    return made if any(booleans) else row
+def _booleans(row: Callable[..., Any]) -> frozenset[int]:
+    """Return the places of the fields that are booleans. Asked with the first row: at the start it would take 4 ms."""
+    hints = get_type_hints(row)
+    return frozenset(at for at, name in enumerate(hints) if hints[name] in (bool, bool | None))
 
 
 def _columns(row: type[Change]) -> list[str]:
