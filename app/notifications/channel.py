@@ -48,8 +48,8 @@ class ChannelParts(Struct, frozen=True, kw_only=True):
 class Channel(Struct, frozen=True, kw_only=True):
     """A row. `letter` takes the delivery, its target, the time of the attempt and the parts.
 
-    It raises StoreFailed, and OSError where a key cannot be read. With a status of `forgotten_at` a target is removed;
-    one of `unfit_at` is the same each time, so that attempt is the last.
+    It raises StoreFailed, and OSError where a key cannot be read. With a status of `forgotten_at` a target is removed,
+    for the reason `forgotten`; one of `unfit_at` is the same each time, so that attempt is the last.
     """
 
     kind: str
@@ -58,4 +58,5 @@ class Channel(Struct, frozen=True, kw_only=True):
     letter: Callable[[DeliveryRow, TargetRow, float, ChannelParts], Awaitable[Letter]]
     signs: bool = False  # with a secret, which its owner is shown once
     forgotten_at: frozenset[int] = frozenset()
+    forgotten: str = ""
     unfit_at: frozenset[int] = frozenset()

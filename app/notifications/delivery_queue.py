@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from app.core.settings_fields import DAY_S
 from app.notifications.backoff import DISABLED_AFTER_S, MOST_ATTEMPTS, delay_s
-from app.notifications.channels import CHANNELS
+from app.notifications.channels import CHANNELS, family_of
 from app.notifications.sender import Attempt
 from app.notifications.targets import Targets
 from app.storage.audit import AuditRow
@@ -189,7 +189,7 @@ class DeliveryQueue:
             await self._tidy(target.id)
 
     async def _forget(self, target: TargetRow, now: float) -> None:
-        action, why = CHANNELS[target.kind].family.name, "The push service does not know it."
+        action, why = family_of(target).name, CHANNELS[target.kind].forgotten
         audit = AuditRow(now, principal=target.principal, action=action, decision="removed", why=why, by=BY)
         async with self._targets.changing:
             await self._targets.remove(target.id, audit)
@@ -224,7 +224,7 @@ class DeliveryQueue:
             if row is None or row.state != ACTIVE or row.url != target.url:
                 return  # changed meanwhile
             logger.warning("%s %s of %s disabled: %s", row.kind, row.id, row.principal, why)
-            action = CHANNELS[row.kind].family.name
+            action = family_of(row).name
             audit = AuditRow(now, principal=row.principal, action=action, decision="disabled", why=why, by=BY)
             row = replace(row, state=DISABLED, reason=why)
             await self._targets.disable(row, now, audit)

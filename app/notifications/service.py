@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from app.config.settings import Settings
 from app.log.event_writer import EventWriter
 from app.notifications.channel import BROWSERS, WEBHOOKS, ChannelParts, Family
-from app.notifications.channels import CHANNELS
+from app.notifications.channels import CHANNELS, family_of
 from app.notifications.delivery_queue import DeliveryQueue, Timing
 from app.notifications.key_files import KeyFiles, secret_text
 from app.notifications.kinds import KINDS, TEST
 from app.notifications.messages import Messages
 from app.notifications.outbox import Outbox, delivery_id
 from app.notifications.sender import Attempt, Sender
-from app.notifications.targets import Targets, is_of
+from app.notifications.targets import Targets
 from app.notifications.web_push import check_keys
 from app.policy.current_rights import principal_named
 from app.policy.entitlements import Kind, check_entitled
@@ -96,7 +96,7 @@ class Notifications:
     def own(self, target: str, family: Family, principal: Principal) -> TargetRow:
         """Raises NotFound."""
         row = self.targets.get(target)
-        if row is None or row.principal != principal.name or not is_of(row, family):
+        if row is None or row.principal != principal.name or family_of(row) is not family:
             raise NotFound(f"There is no {family.name} {target[:40]!a}. GET {family.path} lists yours.")
         return row
 
@@ -180,7 +180,7 @@ class Notifications:
 
     def _now(self, row: TargetRow, principal: Principal) -> TargetRow:
         """Return a target as it is now. Raises NotFound."""
-        return self.own(row.id, CHANNELS[row.kind].family, principal)
+        return self.own(row.id, family_of(row), principal)
 
     async def remove(self, row: TargetRow, principal: Principal) -> None:
         async with self.targets.changing:
@@ -255,7 +255,7 @@ class Notifications:
             raise TooManyTargets(f"You may have {most} {family.plural}. {advice}.")
 
     def _audit(self, row: TargetRow, decision: str, by: Principal, why: str) -> AuditRow:
-        action = CHANNELS[row.kind].family.name
+        action = family_of(row).name
         return AuditRow(
             self._timing.now(), principal=row.principal, action=action, decision=decision, why=why, by=by.name
         )

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from app.notifications.channel import Family
-from app.notifications.channels import CHANNELS
+from app.notifications.channels import CHANNELS, family_of
 from app.notifications.kinds import KINDS
 from app.replicas.peers import Peers
 from app.storage.changes import Change
@@ -23,10 +23,6 @@ from app.storage.notices.notifications import (
 MOST_PENDING = 1000  # deliveries of one target; further events are dropped
 
 logger = logging.getLogger(__name__)
-
-
-def is_of(row: TargetRow, family: Family) -> bool:
-    return CHANNELS[row.kind].family is family
 
 
 class Targets:
@@ -56,7 +52,7 @@ class Targets:
 
     def of(self, principal: str, family: Family) -> list[TargetRow]:
         """Return the targets of a principal, oldest first."""
-        return [row for row in self._rows.values() if row.principal == principal and is_of(row, family)]
+        return [row for row in self._rows.values() if row.principal == principal and family_of(row) is family]
 
     def wanting(self, kind: str, principal: str) -> list[TargetRow]:
         """Return the active targets that get this kind of event of a principal."""

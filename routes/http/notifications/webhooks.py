@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -28,19 +29,17 @@ from routes.services import current_principal, services_of
 URLS = {row.kind: row.words for row in CHANNELS.values() if row.family is WEBHOOKS}  # channels with an address
 
 
-def _channel(kind: str) -> str:
-    if kind not in URLS:
-        raise ValueError(f"is not a channel of this server; choose from {', '.join(URLS)}")
-    return kind
+def _one_of(known: Collection[str], what: str) -> AfterValidator:
+    def chosen(kind: str) -> str:
+        if kind not in known:
+            raise ValueError(f"is not {what}; choose from {', '.join(known)}")
+        return kind
+
+    return AfterValidator(chosen)
 
 
-def _known(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(f"is not an event that webhooks can receive; choose from {', '.join(KINDS)}")
-    return kind
-
-
-Kinds = Annotated[list[Annotated[str, AfterValidator(_known)]], Field(max_length=len(KINDS))]
+Event = Annotated[str, _one_of(KINDS, "an event that webhooks can receive")]
+Kinds = Annotated[list[Event], Field(max_length=len(KINDS))]
 Name = Annotated[str, Field(max_length=64), AfterValidator(one_line)]
 Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
 
@@ -55,7 +54,7 @@ class WebhookRequest(StrictModel):
     name: Name = ""
     events: Kinds = Field(default_factory=list)
     everyone: bool = False
-    channel: Annotated[str, AfterValidator(_channel)] = WEBHOOK
+    channel: Annotated[str, _one_of(URLS, "a channel of this server")] = WEBHOOK
 
 
 class WebhookChange(StrictModel):
