@@ -29,6 +29,6 @@ function drawn({ step, state }) {
   const known = state in WORDS ? state : "pending";
   const mark = h("span", { class: "plan-mark", "aria-hidden": "true" }, MARKS[known]);
   const words = h("span", { dir: "auto" }, escapeLine(step));
-  const told = h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`);
-  return h("li", { dataset: { state: known } }, mark, words, told);
+  const spoken = h("span", { class: "visually-hidden" }, ` (${WORDS[known]})`);
+  return h("li", { dataset: { state: known } }, mark, words, spoken);
 }

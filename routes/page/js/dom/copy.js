@@ -11,9 +11,9 @@ export function copyButton(name, text, words = "") {
   const copy = async () => {
     const copied = await copyText(text());
     clearTimeout(shown);
-    const told = t(copied ? "copy.done" : "copy.failed");
-    copies.replaceChildren(icon(copied ? "check" : "cross"), told);
-    announce(told);
+    const outcome = t(copied ? "copy.done" : "copy.failed");
+    copies.replaceChildren(icon(copied ? "check" : "cross"), outcome);
+    announce(outcome);
     shown = setTimeout(() => copies.replaceChildren(icon("copy"), words), SHOWN_MS);
   };
   const copies = button([icon("copy"), words], copy, { class: "quiet copy", "aria-label": name, title: name });

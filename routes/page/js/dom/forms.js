@@ -133,8 +133,8 @@ export function foldButton(element, words, onFold = () => undefined) {
 
 /** A definition list; rows without a value are left out. */
 export function factList(rows) {
-  const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
-  const pairs = told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", { dir: "auto" }, value)));
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
+  const pairs = shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", { dir: "auto" }, value)));
   return h("dl", { class: "pairs" }, pairs);
 }
 

@@ -11,14 +11,14 @@ const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
 export function show(page, hint, reason) {
   const why = hint || (reason && firstSentence(reason));
   const gate = page.at("sign-in");
-  const told = why && h("p", { class: why === t("sign_in.out") ? "sign-in-note" : "problem", role: "alert" }, why);
+  const note = why && h("p", { class: why === t("sign_in.out") ? "sign-in-note" : "problem", role: "alert" }, why);
   const { form, secret } = signInForm();
   const title = h("h1", { id: "sign-in-title" }, "dragoman");
   const command = h("code", {}, "dragoman token create --name NAME");
   const operator = h("div", { class: "faint stack" }, h("p", {}, pieces("sign_in.form.operator", { command })));
   const about = h("p", {}, t("sign_in.form.about"));
   const props = { class: "sign-in-box", "aria-labelledby": title.id };
-  fill(gate, h("main", props, title, told, about, form, operator));
+  fill(gate, h("main", props, title, note, about, form, operator));
   gate.hidden = false;
   secret.focus();
 }
