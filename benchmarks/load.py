@@ -91,12 +91,13 @@ class Reader(asyncio.Protocol):
         self._times, self._between = (times_in_frames, b"\n") if holds_space else (times, b" ")
         self._rest = self._tail = b""
         self._is_finished = self._has_text = False
-        self._requested_us = 0
+        self._requested_us = now_us()
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
+        connected = self._transport = cast("asyncio.Transport", transport)  # uvloop's are not of its class
         self._requested_us = now_us()
-        self._transport.write(self._request)
+        connected.write(self._request)
 
     def data_received(self, block: bytes) -> None:
         if not self._is_finished:
@@ -112,7 +113,8 @@ class Reader(asyncio.Protocol):
         """Take what is missing for late: a first token that did not come counts as one that comes now."""
         if not self._has_text:
             self._received.firsts_ms.append((now_us() - self._requested_us) / 1000)
-        self._transport.abort()
+        if self._transport:
+            self._transport.abort()
 
     def _count(self, block: bytes, now: int) -> None:
         text, _, self._rest = (self._rest + block).rpartition(self._between)
@@ -149,14 +151,16 @@ async def read_all(port: int, load: Load, endpoint: Endpoint, process: psutil.Pr
     loop = asyncio.get_running_loop()
     started = loop.time()
 
-    def new_reader() -> Reader:
-        return Reader(request, received, endpoint.end, holds_space=endpoint.holds_space)
+    async def turn(number: int) -> None:
+        reader = Reader(request, received, endpoint.end, holds_space=endpoint.holds_space)
+        readers[number] = reader  # before it connects: one that could not in time is as late as the others
+        await loop.create_connection(lambda: reader, "127.0.0.1", port)
+        await reader.over
 
     async def one(number: int) -> None:
         await asyncio.sleep(started + load.start_s(number) - loop.time())
         for _ in range(load.turns):
-            _, readers[number] = await loop.create_connection(new_reader, "127.0.0.1", port)
-            await readers[number].over
+            await turn(number)
 
     async def look() -> None:
         while True:

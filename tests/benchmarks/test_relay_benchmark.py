@@ -72,6 +72,12 @@ async def test_a_server_that_is_silent_is_cut_off() -> None:
         measured(received, load, 1.0, 1.0, (0, 0, 0, 0))
 
 
+async def test_a_stream_that_could_not_connect_in_time_is_late() -> None:
+    received = Received()
+    Reader(b"", received).cut_off()
+    assert (received.tokens, len(received.firsts_ms)) == (0, 1)
+
+
 @pytest.mark.parametrize("name", ["paced", "more"])
 def test_tokens_of_a_load_are_evenly_spread(name: str) -> None:
     load = LOADS[name]
