@@ -111,6 +111,11 @@ class Toolbox:
         self._principal = principal
 
     @property
+    def known(self) -> ToolList:
+        """All tools, those included that may not be used."""
+        return self._all
+
+    @property
     def offered(self) -> ToolList:
         """The tools that are listed to a model."""
         return self._offer(self._all)

@@ -135,6 +135,8 @@ class MeteredRequest:
         sent = monotonic()
         self._times = RequestTimes(sent if since is None else since, sent)
         self._in_round = since is not None
+        if recorder := self._conversation.recorder:
+            reply.tape = recorder.begin_request(self._request, self._provider, in_round=self._in_round)
         return self
 
     def __enter__(self) -> Self:
@@ -151,6 +153,8 @@ class MeteredRequest:
         elif isinstance(error, BudgetSpent):
             self._unread = True  # ignored if the model has answered already
         self._unread = self._unread or not self._provider.reached
+        if self._reply.tape is not None:
+            self._reply.tape.close(error)
         used, measured = self._used()
         self._learn()
         for meter in self._meters:

@@ -42,6 +42,9 @@ class RunSettings(BaseModel, defer_build=True):
     verify: bool = switch(
         False, "have the model check, after a run that changed something, that the request was fulfilled"
     )
+    record: bool = switch(
+        False, "record what runs are made of (the model's stream, requests, decisions), to replay them exactly"
+    )
     documents: bool = switch(False, "also send code blocks of more than 30 lines as documents")
     checkpoints: bool = switch(True, "keep what runs change in the workspace, so that it can be looked at and undone")
     checkpoint_mb: int = whole(

@@ -255,7 +255,7 @@ class RelayView(Struct):
         request = ModelRequest(
             conversation.messages,
             tools,
-            opening=lambda: relay_opening(self.model.call_form, tools, self.parameters),
+            opening=lambda: self.opening(tools),
             inactivity_s=self.inactivity_s,
             read=self._read,
             verbatim=True,
@@ -264,6 +264,10 @@ class RelayView(Struct):
         counted = sum(map(counter.measure, request.whole()))
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
+
+    def opening(self, tools: Sequence[Tool]) -> Sequence[Message]:
+        """Return the lesson in front of the client's messages, for a model that has to be taught its tools."""
+        return relay_opening(self.model.call_form, tools, self.parameters)
 
     def fits_model(self, _: Fitted) -> bool:
         """False: counts of prompts that are sent as they came teach nothing about those that are made here."""

@@ -142,6 +142,8 @@ class Agent(Struct):
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
         self.toolbox.choose(conversation.session, begun_with)
+        if self.scope.recorder:
+            await self.scope.recorder.begin()
         if left is None or not left.is_announced:
             await context.emit_all((self._started(context), *self.notices))
         round_end = self._round_end(context, inbox)
@@ -323,6 +325,7 @@ class Agent(Struct):
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             await context.emit_all(fitted.events)
+            self._record(fitted, plan)
             if self.unmetered:
                 cut = await self.scope.run_budget.cut_request(
                     self.provider, fitted.counted, self.unmetered, conversation=context.conversation, totals=self.totals
@@ -339,6 +342,11 @@ class Agent(Struct):
                 refusal = failure
             await context.emit(Notice("context", REFUSED if self.view.fits_model(fitted) else STANDS_IN))
         raise refusal
+
+    def _record(self, fitted: Fitted, plan: RoundPlan) -> None:
+        if recorder := self.scope.recorder:
+            opening = self.view.opening(self.toolbox.offered if plan.tools else ())
+            recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools)
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, since: float) -> None:
         """Make one request, whose preparation began at `since`.

@@ -46,9 +46,9 @@ from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
-from app.provenance.quotation import Provenance
+from app.provenance.quotation import Others, Provenance, no_others
 from app.redaction.redactor import Redactor
-from app.runs.agent import Agent
+from app.runs.agent import Agent, new_call_id
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import ProfiledOptions, named_by, narrowing_of
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
@@ -62,6 +62,10 @@ from app.runs.discipline.limits import Limits
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.first_contact import FirstContact, is_expected
 from app.runs.live_outputs import Outputs
+from app.runs.recording.parts import Begin
+from app.runs.recording.recorder import RunRecorder
+from app.runs.recording.stand_ins import StandIns
+from app.runs.recording.world import world_of
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_manager import RunManager
@@ -294,17 +298,37 @@ class RunFactory(Struct, kw_only=True):
             hooks=hooks_of_run(self.hooks, principal.name),
             delegation=self._delegation(options, limits),
         )
+        recorder = scope.recorder = self._recorder(scope, options, route, sources=texts.sources)
         return Agent(
             route,
             scope,
             ToolExecutor(scope),
             self._view(options, route, prompt, notes),
             discipline,
+            new_id=recorder.draw_id if recorder else new_call_id,
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
             first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
             narrowed=options.narrowed,
         )
+
+    def _recorder(
+        self,
+        scope: RunScope,
+        options: RunOptions,
+        route: ModelRoute,
+        *,
+        sources: Others = no_others,
+        relay: Mapping[str, Any] | None = None,
+    ) -> RunRecorder | None:
+        """The recorder of a run; None where it is not recorded."""
+        if not (self.settings.record if options.record is None else options.record):
+            return None
+
+        async def describe() -> Begin:
+            return await world_of(self.settings, scope, route, await sources(""), relay)
+
+        return RunRecorder(StandIns([self.redactor, *scope.guards.redactors]), describe, new_call_id)
 
     def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
         override = self.redactor.redact_value(options.override)
@@ -376,12 +400,14 @@ class RunFactory(Struct, kw_only=True):
         scope = self.scope(principal, options, route, self.client_tools.joined(NO_TOOLS, options.client_tools or ()))
         scope.hooks = hooks_of_run(self.hooks, principal.name)
         read = {file.attachment.sha256: file.data for file in files}
+        recorder = scope.recorder = self._recorder(scope, options, route, relay=parameters)
         return RelayAgent(
             route,
             scope,
             ToolExecutor(scope),
             RelayView(route, parameters, options.inactivity_s, read),
             LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
+            new_id=recorder.draw_id if recorder else new_call_id,
             parameters=parameters,
             repairs=self.settings.relay_repair,
             narrowed=options.narrowed,

@@ -41,6 +41,7 @@ class RunOptions(RunDefaults):
     when_absent: Annotated[WhenAbsent, Strict(strict=False)] = WhenAbsent.WAIT
     mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
+    record: bool | None = None
     terminal: TerminalSize | None = None
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None

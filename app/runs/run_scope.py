@@ -21,6 +21,7 @@ from app.policy.guards import Guards
 from app.provenance.quotation import Provenance
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
+from app.runs.recording.recorder import RunRecorder
 from app.runs.tool_results import Results
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
@@ -61,6 +62,7 @@ class RunScope(Struct, kw_only=True):
     labels: RunLabels | None = None
     delegation: Delegation | None = None
     hooks: RunHooks | None = None
+    recorder: RunRecorder | None = None
 
 
 class ParentCall(Struct, frozen=True, kw_only=True):

@@ -215,6 +215,9 @@ class RunTask:
         conversation = conversation_of(
             self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
         )
+        if recorder := self.agent.scope.recorder:
+            recorder.enter(self.row.id, self.log.put)
+            conversation.recorder = recorder
         if (labels := self.agent.scope.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if not self.left:  # else it is as it was, with calls to answer
@@ -338,6 +341,8 @@ class RunTask:
 
     async def _end(self, terminal: AgentEvent) -> None:
         self._settle()
+        if recorder := self.agent.scope.recorder:
+            recorder.close()
         with suppress(StoreFailed):  # `RunManager` does it once the store is well
             await self._withdraw()
         self._name_words()

@@ -173,6 +173,8 @@ class ToolExecutor(Struct):
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
         context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
+        if self.scope.recorder:
+            self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
     async def _refuse(self, context: RunContext, call: AskedCall, reason: str, right_form: str = "") -> None:
         await context.emit(ToolRejected(reason, call.id, call.name))
@@ -265,7 +267,10 @@ class ToolExecutor(Struct):
             await self._refuse(context, call, denial_of(row))
             return
         if row.scope == "session":
-            self.scope.gate.grant(await self.scope.approvals.grants(context.conversation.session))
+            grants = await self.scope.approvals.grants(context.conversation.session)
+            self.scope.gate.grant(grants)
+            if self.scope.recorder:
+                self.scope.recorder.granted(grants)
         if not is_stale(row, call, await self._binding(call)):
             await self._approved(context, call, row)
         elif (number := number_of(row, call.id)) == MOST:
@@ -328,6 +333,8 @@ class ToolExecutor(Struct):
     async def _finish(self, context: RunContext, call: AskedCall, outcome: Outcome) -> None:
         """The result into the history, as the guards let it pass; its whole is kept, if the model receives a part."""
         finished, untrusted, conversation = outcome.finished, outcome.untrusted, context.conversation
+        if self.scope.recorder:
+            self.scope.recorder.finished(call, finished.text)
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
         if untrusted:

@@ -11,6 +11,7 @@ from app.core.attachments import PDF, File
 from app.core.data_delimiters import new_code
 from app.core.events import AgentEvent
 from app.core.messages import AskedCall, Message, unanswered
+from app.core.recorder import Recorder
 from app.redaction.redactor import Redactor
 from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
@@ -51,6 +52,7 @@ class Conversation:
         self.begins = begins
         self.messages = [redactor.redact_value(message) for message in messages]
         self.record = record
+        self.recorder: Recorder | None = None  # of the run under way, if that is recorded
         self.stored = stored
         self.log_event = log_event
         self._keep = keep

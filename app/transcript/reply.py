@@ -30,6 +30,7 @@ from app.core.provider import (
     TextChunk,
     TokenUsage,
 )
+from app.core.recorder import Tape
 from app.models.wire.native_calls import NATIVE
 from app.storage.files.kinds import file_of
 from app.transcript.document_drafts import DocumentDrafts
@@ -104,6 +105,7 @@ class Reply:
         self.pictures: list[Attachment] = []
         self.used: TokenUsage | None = None
         self.stopped: str | None = None
+        self.tape: Tape | None = None  # of a run that is recorded
         self.characters = 0  # that the model wrote: text, thoughts and native calls
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self._text = ReplyText()
@@ -134,6 +136,8 @@ class Reply:
         return reply
 
     def add(self, piece: Piece) -> Iterable[AgentEvent]:
+        if self.tape is not None:
+            self.tape.add(piece)
         return self._add_text(piece.text) if type(piece) is TextChunk else self._add_other(piece)
 
     def _add_text(self, text: str) -> Sequence[AgentEvent]:
@@ -282,7 +286,7 @@ class Reply:
         characters = self.characters
         self._parser = self._new_parser() if calls else Parser({}, fences=False, calls=False)
         for begin in range(0, len(text), SLICE):
-            yield from self.add(TextChunk(text[begin : begin + SLICE]))
+            yield from self._add_text(text[begin : begin + SLICE])
         yield from self.end()
         self.characters = characters
 

@@ -108,7 +108,7 @@ class SearchedToolbox(Toolbox):
         super().__init__([*self._found, *self._meta_tools], decided, whole._principal, current=whole._current)
         self._offer_found = whole._offer
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
-        self._hidden = hidden
+        self.hidden = hidden
         self._index: Index | None = None
         self._later = later
 
@@ -120,15 +120,15 @@ class SearchedToolbox(Toolbox):
         """List the hidden tools that fit the message which began the session: the same in all its runs."""
         if self._choices is None:
             return
-        tools = [tool for tool in self._later or self.usable if tool.name in self._hidden]
+        tools = [tool for tool in self._later or self.usable if tool.name in self.hidden]
         best = partial(self._best, tools, message)
         chosen = self._choices.choose(session, self._principal, self._limit, tools, best)
-        self._unlisted = self._hidden - chosen
+        self._unlisted = self.hidden - chosen
 
     def run(
         self, call_name: str, arguments: Arguments, context: Context, permit: Permit | None = None
     ) -> AsyncGenerator[Progress | Result, None]:
-        if self._choices and call_name in self._hidden:
+        if self._choices and call_name in self.hidden:
             self._choices.note_use(self._principal, call_name)
         return super().run(call_name, arguments, context, permit)
 
@@ -166,7 +166,7 @@ class SearchedToolbox(Toolbox):
 
     @property
     def _hidden_tools(self) -> list[Tool]:
-        return [tool for tool in self.usable if tool.name in self._hidden]
+        return [tool for tool in self.usable if tool.name in self.hidden]
 
     def _best(self, tools: list[Tool], message: str, most: int) -> list[Tool]:
         return self._index_of(tools).best(_telling(message), most)

@@ -110,6 +110,20 @@ class TokenCounter:
         """The current correction factor; pass it to `learn` with the counts made by it."""
         return self._whole.value
 
+    @property
+    def scales(self) -> tuple[float, float]:
+        """The two scales: of totals, and of estimated texts."""
+        return self._whole.value, self._texts.value
+
+    @property
+    def counts_exactly(self) -> bool:
+        """True once texts have been counted by a tokenizer."""
+        return self._texts_counted > 0
+
+    def restore(self, window: int, whole: float, texts: float) -> None:
+        """Count as a counter did that had learned so much."""
+        self._window, self._whole.value, self._texts.value = window, whole, texts
+
     async def prepare(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
         """Count texts that are not cached, so that `measure` is exact where possible. Never raises."""
         if self._clock() < self._not_before:
@@ -130,9 +144,10 @@ class TokenCounter:
     def measure(self, message: Message) -> int:
         """Return the tokens of a message as sent."""
         attached = sum(map(self._attachment_tokens, message.attachments)) if message.attachments else 0
-        return math.ceil(self._unscaled(message) * self._whole.value + attached)
+        return math.ceil(self.unscaled(message) * self._whole.value + attached)
 
-    def _unscaled(self, message: Message) -> float:
+    def unscaled(self, message: Message) -> float:
+        """Return the tokens of a message's texts as they are counted, before the scale of totals."""
         tokens = ROLE + self._tokens(message.text) + self._tokens(self._provider.added(message))
         if message.role == "system":
             tokens += ANSWER
@@ -150,7 +165,7 @@ class TokenCounter:
         basis = self._texts_counted, self._provider.native_tools
         known = self._openings.get(id(messages))
         if known is None or known[1] != basis:  # a reference to the messages keeps their id unique
-            known = messages, basis, tuple(map(self._unscaled, messages))
+            known = messages, basis, tuple(map(self.unscaled, messages))
             self._openings.put(id(messages), known)
         scale = self._whole.value
         return sum([math.ceil(tokens * scale) for tokens in known[2]])

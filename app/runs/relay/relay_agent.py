@@ -95,6 +95,8 @@ class RelayAgent(Agent):
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         context.guards.enter(())
+        if self.scope.recorder:
+            await self.scope.recorder.begin()
         await context.emit(self._started(context))
         self.totals.rounds = 1
         await context.emit(RoundStarted(1))

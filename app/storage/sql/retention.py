@@ -30,6 +30,7 @@ RUNS = f"SELECT id FROM runs WHERE session IN ({ORIGINS}) AND NOT {HAS_BRANCH}"
 FORGET = (
     f"DELETE FROM events WHERE run IN ({RUNS})",
     f"DELETE FROM inbox WHERE run IN ({RUNS})",
+    f"DELETE FROM recordings WHERE run IN ({RUNS})",
     f"DELETE FROM idempotency WHERE NOT ({LASTING}) AND run IN ({RUNS})",
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",

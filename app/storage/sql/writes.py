@@ -14,6 +14,7 @@ from app.storage.sql import (
     notices,
     people,
     principals,
+    recordings,
     runs,
     schedules,
     sessions,
@@ -34,4 +35,5 @@ WRITES: dict[type[Change], Write] = {
     **library.WRITES,
     **people.WRITES,
     **branches.WRITES,
+    **recordings.WRITES,
 }

@@ -1,0 +1,245 @@
+"""The parts of a recording, as they are stored beside a run's log: compressed JSON, a row each.
+
+A run begins with a `Begin`; each model request is a `RequestPart`, which has what was decided since the one before. The
+pieces of an answer keep the borders that they came with, and their times. In place of secrets they have stand-ins
+(`app.runs.recording.stand_ins`).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from app.core.provider import CallForm
+from app.storage.recordings import RecordingRow
+
+BEGIN, REQUEST, END, CUT, FRAMES = "begin", "request", "end", "cut", "frames"  # kinds of rows
+MOST_PART = 1 << 26  # bytes of one, unpacked
+Part = TypeVar("Part")
+
+
+class Words(Struct, tag="text", tag_field="is", omit_defaults=True):
+    """Text that came in pieces of these `sizes` (characters), each so many milliseconds (`ms`) after the one before."""
+
+    text: str
+    sizes: list[int]
+    ms: list[int]
+
+
+class Reasoning(Words, tag="thought", tag_field="is"):
+    """The same of reasoning."""
+
+
+class CallText(Words, tag="call_text", tag_field="is", kw_only=True):
+    """The same of a native call's arguments."""
+
+    index: int
+
+
+class Opened(Struct, tag="call_opened", tag_field="is"):
+    index: int
+    name: str
+
+
+class Made(Struct, tag="call", tag_field="is"):
+    """A native call, whole."""
+
+    index: int
+    name: str
+    arguments: dict[str, Any]
+    dialect: str
+    repairs: list[str] = []
+
+
+class Unreadable(Struct, tag="bad_call", tag_field="is"):
+    index: int
+    raw: str
+    reason: str
+
+
+class Identified(Struct, tag="call_id", tag_field="is"):
+    index: int
+    id: str
+    origin: str
+
+
+class Used(Struct, tag="usage", tag_field="is", omit_defaults=True):
+    prompt: int
+    completion: int
+    cached: int | None = None
+    cache_written: int | None = None
+
+
+class Noted(Struct, tag="notice", tag_field="is"):
+    code: str
+    message: str
+
+
+class StoodIn(Struct, tag="fallback", tag_field="is"):
+    wanted: str
+    answered_by: str
+    reason: str
+
+
+class Ended(Struct, tag="end", tag_field="is"):
+    reason: str
+
+
+class Failed(Struct, tag="failed", tag_field="is", omit_defaults=True):
+    """The request failed; `code` is that of the error, `cancelled` or `budget`."""
+
+    code: str
+    message: str = ""
+    retryable: bool = False
+    window: int | None = None
+    status: int | None = None
+
+
+Item = Words | Reasoning | CallText | Opened | Made | Unreadable | Identified | Used | Noted | StoodIn | Ended | Failed
+
+
+class Counting(Struct, frozen=True, omit_defaults=True):
+    """The state of the token counter: window, scales, and exact counts by the digest of a message."""
+
+    window: int
+    whole: float = 1.0
+    texts: float = 1.0
+    counts: dict[str, float] = field(default_factory=dict)
+
+
+class Held(Struct, omit_defaults=True):
+    """The messages of a request: role, characters and digest of each; `same`: so many are those of the one before.
+
+    `tools` are those offered in the request, `most` is its limit of tokens.
+    """
+
+    same: int = 0
+    messages: list[tuple[str, int, str]] = []
+    tools: list[str] = []
+    most: int | None = None
+
+
+class Decided(Struct, omit_defaults=True):
+    """A decision on a call: `allow`, `ask` or `refuse`, by a row of the table of decisions. `limits`: of labels."""
+
+    call: str
+    name: str
+    decision: str
+    by: str
+    why: str = ""
+    limits: dict[str, Any] | None = None
+
+
+class Since(Struct, omit_defaults=True):
+    """What was decided since the request before: ids that were drawn, decisions, grants, results with secrets."""
+
+    ids: list[str] = []
+    decided: list[Decided] = []
+    grants: list[list[dict[str, Any]]] = []
+    results: dict[str, str] = {}
+
+
+class RequestPart(Struct, omit_defaults=True):
+    """One model request, of a round or (`side`) of a side query; `at`: seconds since the run began."""
+
+    at: float
+    held: Held
+    items: list[Item]
+    since: Since
+    side: bool = False
+    counting: Counting | None = None
+    opening: list[dict[str, Any]] | None = None  # where it is another than before
+    form: str = CallForm.NATIVE
+    taught: bool = True  # the opening is for a request with tools
+
+
+class ToolPart(Struct, omit_defaults=True):
+    """A tool that is none of our own, as it was classified."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    role: str
+    risk: str
+    approval: str = "mode"
+    confined: bool = False
+    untrusted: bool = False
+    through: str = ""
+    origin: tuple[str, str] | None = None
+
+
+class ModelPart(Struct, omit_defaults=True):
+    """What was known of the model when the run began."""
+
+    name: str
+    answers: str = ""
+    native_tools: bool = False
+    call_form: str = CallForm.NATIVE
+    calls_natively: bool = False
+    leaves_calls: bool = False
+    suffix: str = ""
+    abilities: list[tuple[str, Any, str]] = []
+
+
+class Begin(Struct, omit_defaults=True):
+    """The world that the run began in. `settings`: those that are not at their defaults, without keys and folders.
+
+    `sources` are texts of others in the prompt, each with its place. `listed`: the tools that were offered, `hidden`
+    those of servers that are found by a search. `relay`: the parameters of a client whose request was relayed.
+    """
+
+    made_by: str
+    principal: dict[str, Any]
+    settings: dict[str, Any]
+    workspace: str
+    sandbox: str
+    boxed: bool
+    networked: bool
+    way_out: str
+    model: ModelPart
+    tools: list[ToolPart]
+    built_in: list[str]
+    hidden: list[str]
+    listed: list[str]
+    sources: list[tuple[str, str]]
+    grants: list[dict[str, Any]] = []
+    disabled: list[str] = []
+    tainted: bool = False
+    relay: dict[str, Any] | None = None
+
+
+def packed(run: str, at: int, kind: str, part: object) -> RecordingRow:
+    try:
+        text = msgspec.json.encode(part)
+    except UnicodeEncodeError:  # half of a character, as models write them
+        text = json.dumps(msgspec.to_builtins(part)).encode()
+    return RecordingRow(run, at, kind, zlib.compress(text, 6))
+
+
+def unpacked(row: RecordingRow, kind: type[Part]) -> Part:
+    """Return the part of a row. Raises ValueError for one that is damaged, or of a newer version."""
+    try:
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(row.data, MOST_PART)
+        if unpacking.unconsumed_tail:
+            raise ValueError(f"The recording of run {row.run} has a part of more than {MOST_PART} bytes.")
+        return read_json(text, kind)
+    except zlib.error as error:
+        raise ValueError(f"The recording of run {row.run} cannot be read: {error}.") from error
+
+
+def read_json(text: bytes | str, kind: type[Part]) -> Part:
+    """Return JSON as a struct of this type. Raises ValueError, which names the place."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # it may have halves of characters, which the standard library takes
+        try:
+            return msgspec.convert(json.loads(text), kind)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error

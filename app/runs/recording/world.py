@@ -1,0 +1,100 @@
+"""The world that a recorded run begins in: what decides, besides the conversation and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from app.config.display import SECRET
+from app.config.settings import PATHS, Settings
+from app.core.provider import Provider
+from app.provenance.read_texts import Source
+from app.runs.recording import parts
+from app.runs.recording.values import grant_fields
+from app.runs.run_scope import RunScope
+from app.storage.principals import Principal
+from tools.catalogue import CATALOGUE
+from tools.mcp.tool_search import SearchedToolbox
+from tools.tool import Tool
+from tools.toolbox import Toolbox
+
+OWN = frozenset(tool.name for tool in CATALOGUE)
+LEFT_OUT = SECRET | PATHS | {"model_url", "host", "port"}
+
+
+async def world_of(
+    settings: Settings,
+    scope: RunScope,
+    provider: Provider,
+    sources: Sequence[Source],
+    relay: Mapping[str, Any] | None,
+) -> parts.Begin:
+    """Return the world of a run that begins. `relay`: the parameters of the client's request, if it is a relay."""
+    policy, sandbox, toolbox = scope.gate.policy, scope.tool_context.sandbox, scope.toolbox
+    others = [tool for tool in toolbox.known if tool.name not in OWN and not tool.handed]
+    return parts.Begin(
+        made_by=version("dragoman"),
+        principal=principal_fields(scope.gate.principal),
+        settings=settings_in_force(settings),
+        workspace=str(policy.workspace),
+        sandbox=sandbox.level,
+        boxed=policy.boxed,
+        networked=policy.networked,
+        way_out=policy.way_out,
+        model=model_part(provider),
+        tools=list(map(tool_part, others)),
+        built_in=[tool.name for tool in toolbox.known if tool.name in OWN],
+        hidden=sorted(hidden_tools(toolbox)),
+        listed=[tool.name for tool in toolbox.offered],
+        sources=[(one.place, one.text) for one in sources],
+        grants=[grant_fields(one) for one in policy.grants],
+        disabled=list(policy.disabled),
+        tainted=policy.tainted,
+        relay=None if relay is None else dict(relay),
+    )
+
+
+def settings_in_force(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not at their defaults, without keys, folders and addresses."""
+    return settings.model_dump(mode="json", exclude_defaults=True, exclude=set(LEFT_OUT))
+
+
+def principal_fields(principal: Principal) -> dict[str, Any]:
+    names = ("name", "role", "tools", "disabled", "profile")
+    return {name: msgspec.to_builtins(getattr(principal, name)) for name in names}
+
+
+def model_part(provider: Provider) -> parts.ModelPart:
+    return parts.ModelPart(
+        provider.model,
+        provider.answers,
+        native_tools=provider.native_tools,
+        call_form=provider.call_form,
+        calls_natively=provider.calls_natively,
+        leaves_calls=provider.leaves_calls,
+        suffix=provider.prompt_suffix(),
+        abilities=[(one.name, one.value, one.source) for one in provider.abilities()],
+    )
+
+
+def hidden_tools(toolbox: Toolbox) -> frozenset[str]:
+    """Return the tools of servers that are found by a search only, those included that the session is shown."""
+    return toolbox.hidden if isinstance(toolbox, SearchedToolbox) else frozenset()
+
+
+def tool_part(tool: Tool) -> parts.ToolPart:
+    return parts.ToolPart(
+        tool.name,
+        tool.description,
+        tool.parameters,
+        role=tool.role,
+        risk=tool.risk,
+        approval=tool.approval,
+        confined=tool.confined,
+        untrusted=tool.untrusted,
+        through=tool.through,
+        origin=(tool.origin.server, tool.origin.tool) if tool.origin else None,
+    )
