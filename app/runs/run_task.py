@@ -31,6 +31,7 @@ from app.policy.grants import grant_of
 from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
+from app.runs.recording.recorder import StoredParts
 from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_calls
 from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
@@ -216,7 +217,7 @@ class RunTask:
             self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
         )
         if recorder := self.agent.scope.recorder:
-            recorder.enter(self.row.id, self.log.put)
+            recorder.enter(StoredParts(self.row.id, self.log.put).keep)
             conversation.recorder = recorder
         if (labels := self.agent.scope.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())

@@ -109,6 +109,7 @@ class Counting(Struct, frozen=True, omit_defaults=True):
     whole: float = 1.0
     texts: float = 1.0
     counts: dict[str, float] = field(default_factory=dict)
+    described: int = 0  # tokens of the offered tools
 
 
 class Held(Struct, omit_defaults=True):
@@ -143,6 +144,19 @@ class Since(Struct, omit_defaults=True):
     results: dict[str, str] = {}
 
 
+class ModelPart(Struct, omit_defaults=True):
+    """What was known of the model when the run began."""
+
+    name: str
+    answers: str = ""
+    native_tools: bool = False
+    call_form: str = CallForm.NATIVE
+    calls_natively: bool = False
+    leaves_calls: bool = False
+    suffix: str = ""
+    abilities: list[tuple[str, Any, str]] = []
+
+
 class RequestPart(Struct, omit_defaults=True):
     """One model request, of a round or (`side`) of a side query; `at`: seconds since the run began."""
 
@@ -155,6 +169,7 @@ class RequestPart(Struct, omit_defaults=True):
     opening: list[dict[str, Any]] | None = None  # where it is another than before
     form: str = CallForm.NATIVE
     taught: bool = True  # the opening is for a request with tools
+    model: ModelPart | None = None  # where something else was known of it afterwards
 
 
 class ToolPart(Struct, omit_defaults=True):
@@ -170,19 +185,6 @@ class ToolPart(Struct, omit_defaults=True):
     untrusted: bool = False
     through: str = ""
     origin: tuple[str, str] | None = None
-
-
-class ModelPart(Struct, omit_defaults=True):
-    """What was known of the model when the run began."""
-
-    name: str
-    answers: str = ""
-    native_tools: bool = False
-    call_form: str = CallForm.NATIVE
-    calls_natively: bool = False
-    leaves_calls: bool = False
-    suffix: str = ""
-    abilities: list[tuple[str, Any, str]] = []
 
 
 class Begin(Struct, omit_defaults=True):

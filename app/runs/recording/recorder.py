@@ -28,13 +28,15 @@ from app.policy.policy_context import PolicyContext
 from app.runs.recording import parts
 from app.runs.recording.stand_ins import StandIns
 from app.runs.recording.tape import RequestTape
-from app.runs.recording.values import grant_fields
+from app.runs.recording.values import grant_fields, model_part
 from app.storage.changes import Change
 from tools.toolbox import Allow, Decision
 
 MOST_BYTES = 16 << 20  # of one run, compressed; what follows is not recorded
 DIGEST = 6  # bytes
 
+Keep = Callable[[str, object], None]
+"""Takes a part of the recording, of a kind."""
 Describe = Callable[[], Awaitable[parts.Begin]]
 """Describes the world of the run as it begins. Raises StoreFailed."""
 
@@ -45,11 +47,9 @@ class RunRecorder(Struct):
     hidden: StandIns
     describe: Describe
     new_id: Callable[[], str]
-    _run: str = ""
-    _record: Callable[[Change], None] | None = None
+    _keep: Keep | None = None
+    _model: parts.ModelPart | None = None
     _began: float = field(default_factory=time.monotonic)
-    _at: int = 0
-    _bytes: int = 0
     _since: parts.Since = field(default_factory=parts.Since)
     _counting: parts.Counting | None = None
     _opening: tuple[Sequence[Message], str, bool] | None = None
@@ -57,17 +57,15 @@ class RunRecorder(Struct):
     _messages: list[tuple[str, int, str]] = field(default_factory=list)
     _counted: set[str] = field(default_factory=set)
 
-    def enter(self, run: str, record: Callable[[Change], None]) -> None:
-        """Begin: rows are stored by `record`."""
-        self._run, self._record = run, record
-
-    @property
-    def is_full(self) -> bool:
-        return self._bytes > MOST_BYTES
+    def enter(self, keep: Keep) -> None:
+        """Begin: parts are given to `keep`."""
+        self._keep = keep
 
     async def begin(self) -> None:
         """Record the world, once its tools are known. Raises StoreFailed."""
-        self._put(parts.BEGIN, self.hidden.hidden_in(msgspec.to_builtins(await self.describe())))
+        world = await self.describe()
+        self._model = world.model
+        self._put(parts.BEGIN, self.hidden.hidden_in(msgspec.to_builtins(world)))
 
     def draw_id(self) -> str:
         """Return a new id of a call, which is kept."""
@@ -77,8 +75,10 @@ class RunRecorder(Struct):
     def fitted(self, fitted: Fitted, opening: Sequence[Message], form: str, *, taught: bool) -> None:
         """Take the state of the counter that the next request of a round was fitted with, and the prompt's text."""
         counter = fitted.counter
-        counts = _new_counts(counter, fitted.request.messages, self._counted)
-        self._counting = parts.Counting(counter.known_window, *counter.scales, counts)
+        whole, texts = counter.scales
+        counts = _new_counts(counter, [*opening, *fitted.request.messages], self._counted)
+        described = counter.described(fitted.request.tools)
+        self._counting = parts.Counting(counter.known_window, whole, texts, counts, described)
         self._opening = opening, form, taught
 
     def decided(self, call: AskedCall, decision: Decision, policy: PolicyContext) -> None:
@@ -105,6 +105,8 @@ class RunRecorder(Struct):
         def end(tape: RequestTape, error: BaseException | None) -> None:
             part.since, self._since = self._since, parts.Since()
             part.items = tape.items(self.hidden, error, code_of(error))
+            if in_round and (now := model_part(provider)) != self._model:
+                part.model = self._model = now
             self._put(parts.REQUEST, part)
 
         return RequestTape(end)
@@ -134,14 +136,27 @@ class RunRecorder(Struct):
             part.opening = written
 
     def _put(self, kind: str, part: object) -> None:
-        if self.is_full or self._record is None:
+        if self._keep:
+            self._keep(kind, part)
+
+
+class StoredParts(Struct):
+    """Stores the parts of a run's recording with its log, up to MOST_BYTES."""
+
+    run: str
+    record: Callable[[Change], None]
+    _at: int = 0
+    _bytes: int = 0
+
+    def keep(self, kind: str, part: object) -> None:
+        if self._bytes > MOST_BYTES:
             return
         self._at = max(self._at + 1, time.time_ns() // 1000)
-        row = parts.packed(self._run, self._at, kind, part)
+        row = parts.packed(self.run, self._at, kind, part)
         self._bytes += len(row.data)
-        if self.is_full:
-            row = parts.packed(self._run, self._at, parts.CUT, {"bytes": self._bytes})
-        self._record(row)
+        if self._bytes > MOST_BYTES:
+            row = parts.packed(self.run, self._at, parts.CUT, {"bytes": self._bytes})
+        self.record(row)
 
 
 def digest(text: str) -> str:

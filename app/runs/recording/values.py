@@ -1,4 +1,4 @@
-"""Grants as JSON."""
+"""Grants and models as parts of recordings have them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from app.core.provider import Provider
 from app.policy.grants import Grant
+from app.runs.recording import parts
 
 
 def grant_fields(grant: Grant) -> dict[str, Any]:
@@ -20,3 +22,16 @@ def grant_fields(grant: Grant) -> dict[str, Any]:
 def grant_in(fields: Mapping[str, Any]) -> Grant:
     """Return the grant of such JSON. Raises ValueError."""
     return msgspec.convert(fields, Grant)
+
+
+def model_part(provider: Provider) -> parts.ModelPart:
+    return parts.ModelPart(
+        provider.model,
+        provider.answers,
+        native_tools=provider.native_tools,
+        call_form=provider.call_form,
+        calls_natively=provider.calls_natively,
+        leaves_calls=provider.leaves_calls,
+        suffix=provider.prompt_suffix(),
+        abilities=[(one.name, one.value, one.source) for one in provider.abilities()],
+    )

@@ -13,7 +13,7 @@ from app.config.settings import PATHS, Settings
 from app.core.provider import Provider
 from app.provenance.read_texts import Source
 from app.runs.recording import parts
-from app.runs.recording.values import grant_fields
+from app.runs.recording.values import grant_fields, model_part
 from app.runs.run_scope import RunScope
 from app.storage.principals import Principal
 from tools.catalogue import CATALOGUE
@@ -65,19 +65,6 @@ def settings_in_force(settings: Settings) -> dict[str, Any]:
 def principal_fields(principal: Principal) -> dict[str, Any]:
     names = ("name", "role", "tools", "disabled", "profile")
     return {name: msgspec.to_builtins(getattr(principal, name)) for name in names}
-
-
-def model_part(provider: Provider) -> parts.ModelPart:
-    return parts.ModelPart(
-        provider.model,
-        provider.answers,
-        native_tools=provider.native_tools,
-        call_form=provider.call_form,
-        calls_natively=provider.calls_natively,
-        leaves_calls=provider.leaves_calls,
-        suffix=provider.prompt_suffix(),
-        abilities=[(one.name, one.value, one.source) for one in provider.abilities()],
-    )
 
 
 def hidden_tools(toolbox: Toolbox) -> frozenset[str]:
