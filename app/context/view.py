@@ -83,6 +83,7 @@ class View(Struct):
     describe_files: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of each request, as a client gave them
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
+    entered: Callable[[CompactedHistory], None] | None = None  # called with the history that the run begins with
     _compacted: CompactedHistory | None = None
 
     @property
@@ -96,7 +97,11 @@ class View(Struct):
 
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
         """
-        compacted = self._compacted = self._compacted or await self._known(conversation)
+        if self._compacted is None:
+            self._compacted = await self._known(conversation)
+            if self.entered:
+                self.entered(self._compacted)
+        compacted = self._compacted
         room = await self._room(conversation.messages[compacted.position :], tools)
         compacted.advance(conversation.messages, room)
         if events := await self._summarise(conversation, room, totals):

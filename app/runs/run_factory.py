@@ -299,11 +299,13 @@ class RunFactory(Struct, kw_only=True):
             delegation=self._delegation(options, limits),
         )
         recorder = scope.recorder = self._recorder(scope, options, route, sources=texts.sources)
+        view = self._view(options, route, prompt, notes)
+        view.entered = recorder.entered if recorder else None
         return Agent(
             route,
             scope,
             ToolExecutor(scope),
-            self._view(options, route, prompt, notes),
+            view,
             discipline,
             new_id=recorder.draw_id if recorder else new_call_id,
             notices=notices_of(project),
@@ -429,12 +431,7 @@ class RunFactory(Struct, kw_only=True):
 
     def limits(self, options: RunOptions) -> Limits:
         """The limits of a run: those of its request, else those of the settings."""
-        return Limits(
-            options.max_rounds or self.settings.max_rounds,
-            options.max_calls or self.settings.max_calls,
-            options.max_tokens or self.settings.max_run_tokens,
-            options.time_limit_s or self.settings.run_time_limit_s,
-        )
+        return limits_of(self.settings, options)
 
     def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:
         """Return the principal's workspace, and the texts that a prompt includes of files. Blocks.
@@ -445,6 +442,16 @@ class RunFactory(Struct, kw_only=True):
         workspace = workspace_of(settings.workspace, principal)
         folder = f"{settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
         return workspace, redacted(persona_in(folder)), redacted(self.project.context(workspace, settings.data_dir))
+
+
+def limits_of(settings: Settings, options: RunOptions) -> Limits:
+    """Return the limits of a run: those of its request, else those of the settings."""
+    return Limits(
+        options.max_rounds or settings.max_rounds,
+        options.max_calls or settings.max_calls,
+        options.max_tokens or settings.max_run_tokens,
+        options.time_limit_s or settings.run_time_limit_s,
+    )
 
 
 def _lines(options: RunOptions, guards: str) -> str:

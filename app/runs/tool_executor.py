@@ -51,6 +51,7 @@ from tools.base.permit import Permit, fingerprint
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
+CHANGED = "[{by} changed the arguments to {edited}]\n"  # in front of a result
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -289,7 +290,7 @@ class ToolExecutor(Struct):
         # What the person saw, not what stands in the history now.
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint
         permit = Permit(approved)
-        note = f"[{row.by} changed the arguments to {row.edited}]\n" if row.edited else ""
+        note = CHANGED.format(by=row.by, edited=row.edited) if row.edited else ""
         await self._run(context, [PermittedCall(final, permit, note)])
 
     async def _run(self, context: RunContext, cleared: Sequence[PermittedCall]) -> None:

@@ -6,7 +6,9 @@ messages, so that consecutive requests share the longest possible prefix (for th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 from app.context.compaction.steps import PROMPT, Measure
 from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
-from app.core.messages import Message, for_models
+from app.core.messages import Message, as_json, for_models, load
 from app.models.tokens.cutting import shortened
 
 TARGET = 0.75  # of the budget: trimming goes down to this share, so that the next rounds need none
@@ -52,6 +54,18 @@ class WindowBudget(Struct, frozen=True):
         return sum(map(self.measure, opening))
 
 
+class CompactedState(Struct, frozen=True):
+    """A compacted history between two runs; the messages are JSON."""
+
+    start: int
+    position: int
+    kept: list[dict[str, Any]]
+    has_summary: bool
+    incomplete: bool
+    seen_tokens: int
+    prompt_shortened: bool
+
+
 class CompactedHistory:
     """The messages of a session that are still sent, from position `start` on; `summary` replaces those before."""
 
@@ -67,6 +81,29 @@ class CompactedHistory:
         self._sent = False  # `kept` is what the last request carried
         self._prompt_shortened = False  # the system prompt stays shortened
         self._unfittable = 0  # tokens that trimming could not make fit: retried only at twice as many
+
+    @property
+    def state(self) -> CompactedState:
+        """All that a later run of the session begins with."""
+        return CompactedState(
+            self.start,
+            self.position,
+            [as_json(message) for message in self.kept],
+            has_summary=self.summary is not None,
+            incomplete=self.incomplete,
+            seen_tokens=self.seen_tokens,
+            prompt_shortened=self._prompt_shortened,
+        )
+
+    @classmethod
+    def of_state(cls, state: CompactedState, last: Message | None) -> CompactedHistory:
+        """Return the history of such a state; `last` is the message before its position."""
+        kept = [load(json.dumps(one)) for one in state.kept]
+        history = cls(state.start, kept[0] if state.has_summary and kept else None)
+        history.position, history.last, history.kept = state.position, last, kept
+        history.incomplete, history.seen_tokens = state.incomplete, state.seen_tokens
+        history._prompt_shortened = state.prompt_shortened
+        return history
 
     @property
     def lacks_messages(self) -> bool:

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
 from app.storage.recordings import RecordingRow
 
-BEGIN, REQUEST, END, CUT, FRAMES = "begin", "request", "end", "cut", "frames"  # kinds of rows
+BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 MOST_PART = 1 << 26  # bytes of one, unpacked
 Part = TypeVar("Part")
 
@@ -155,6 +156,12 @@ class ModelPart(Struct, omit_defaults=True):
     leaves_calls: bool = False
     suffix: str = ""
     abilities: list[tuple[str, Any, str]] = []
+
+
+class HistoryPart(Struct):
+    """The compacted history of the session that the run began with, where not all messages were sent any more."""
+
+    state: CompactedState
 
 
 class RequestPart(Struct, omit_defaults=True):

@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Struct, field
 
 from app.budget.metered_request import code_of
+from app.context.compaction.replay import CompactedHistory
 from app.context.view import Fitted
-from app.core.messages import AskedCall, Message, as_json
+from app.core.messages import PICTURES, AskedCall, Message, as_json
 from app.core.provider import ModelRequest, Provider
 from app.models.tokens.counter import TokenCounter
 from app.policy.decisions import DECISIONS
@@ -66,6 +67,11 @@ class RunRecorder(Struct):
         world = await self.describe()
         self._model = world.model
         self._put(parts.BEGIN, self.hidden.hidden_in(msgspec.to_builtins(world)))
+
+    def entered(self, history: CompactedHistory) -> None:
+        """Take the history of the session as the run finds it. Without gaps it follows from the messages."""
+        if history.lacks_messages:
+            self._put(parts.HISTORY, parts.HistoryPart(history.state))
 
     def draw_id(self) -> str:
         """Return a new id of a call, which is kept."""
@@ -118,7 +124,7 @@ class RunRecorder(Struct):
             self._put(parts.END, since)
 
     def _held(self, request: ModelRequest, *, in_round: bool) -> parts.Held:
-        held = [digest_of(message) for message in request.messages]
+        held = [digest_of(message) for message in request.messages if message.text != PICTURES]
         names = [tool.name for tool in request.tools]
         if not in_round:
             return parts.Held(0, held, names, request.max_tokens)
@@ -166,8 +172,7 @@ def digest(text: str) -> str:
 def digest_of(message: Message) -> tuple[str, int, str]:
     """Return the role, the characters and a digest of what a model gets of a message, without what chance decides."""
     calls = [[call.id, call.name, call.arguments] for call in message.calls]
-    files = [one.sha256 for one in message.attachments]
-    text = json.dumps([message.text, message.name, message.call, calls, files])
+    text = json.dumps([message.text, message.name, message.call, calls])
     return message.role, len(message.text), digest(text)
 
 

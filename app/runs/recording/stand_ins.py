@@ -56,11 +56,12 @@ class StandIns:
 
 
 class MadeUp:
-    """Puts made-up secrets in place of marks; `secrets` are those that a redactor has to know."""
+    """Puts made-up secrets in place of marks. `learn` takes each, for a redactor; `code` is that of a canary."""
 
-    def __init__(self, code: str = "") -> None:
-        self._code = code  # of the canary of the run that is played
-        self.secrets: dict[str, str] = {}  # by their marks
+    def __init__(self, learn: Callable[[str], None], code: str) -> None:
+        self._learn = learn
+        self._code = code
+        self._secrets: dict[str, str] = {}  # by their marks
 
     def changes(self, text: str) -> list[Change]:
         if "⟦" not in text:
@@ -75,9 +76,13 @@ class MadeUp:
 
     def _secret(self, mark: str, kind: str, number: str) -> str:
         if kind == CODE:
-            return self._code or mark
-        digest = sha256(f"{kind} {number}".encode()).hexdigest()
-        return self.secrets.setdefault(mark, f"dgm_{digest[:43]}" if kind == TOKEN else f"made-up-{digest[:24]}")
+            return self._code
+        if mark not in self._secrets:
+            digest = sha256(f"{kind} {number}".encode()).hexdigest()
+            self._secrets[mark] = secret = f"dgm_{digest[:43]}" if kind == TOKEN else f"made-up-{digest[:24]}"
+            if kind == SECRET:  # a token is known by its shape
+                self._learn(secret)
+        return self._secrets[mark]
 
 
 def applied(text: str, changes: Sequence[Change]) -> str:

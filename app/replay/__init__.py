@@ -1,0 +1,1 @@
+"""Replay: recorded runs through the current parser, gate, trimming, discipline and lanes, without any effect."""

@@ -1,0 +1,87 @@
+"""Events of a log as they are compared: without what chance, clocks and the disk decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.core import events
+from app.core.document_events import DocumentDelta
+from app.runs.recovery.left_off import SUSPENDED
+from app.transcript.conversation import STOPPED
+
+Event = dict[str, Any]
+DELTAS = frozenset({events.TextDelta.type, events.ReasoningDelta.type, events.ToolDelta.type, DocumentDelta.type})
+# Progress is chance; labels are given, as files are; a document of code blocks repeats the text, in random pieces.
+LEFT_OUT = frozenset({events.ToolProgress.type, events.LabelsAdded.type, events.DocumentUpdated.type})
+# Fields that depend on times, on the machine, or on what was used before.
+VOLATILE: Mapping[str, tuple[str, ...]] = {
+    events.RunStarted.type: ("limits", "profiles"),
+    events.ToolFinished.type: ("duration_s",),
+    events.ApprovalRequired.type: ("expires_at",),
+    events.Notice.type: ("retry_at",),
+    events.Usage.type: ("timing", "total_prompt_tokens", "total_completion_tokens", "total_cost"),
+}
+# Notices of what happened around a run, and of estimates of a server's state.
+AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})
+
+
+def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
+    """Return the events in the form that two logs of the same run share. With `tokens` measured tokens count, too."""
+    found = list[Event]()
+    for event in _from_start(logged):
+        if _is_left_out(event):
+            continue
+        one = _without_volatile(event, tokens=tokens)
+        if found and _continues(found[-1], one):
+            found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
+        else:
+            found.append(one)
+    return _in_order_of_calls(found)
+
+
+def _from_start(logged: Iterable[Event]) -> list[Event]:
+    """Return the events from the run's start on: what precedes it is about its turn."""
+    every = list(logged)
+    at = next((at for at, one in enumerate(every) if one["type"] == events.RunStarted.type), 0)
+    return every[at:]
+
+
+def _is_left_out(event: Event) -> bool:
+    kind = event["type"]
+    if kind == events.Notice.type:
+        return event["code"] in AROUND
+    return kind in LEFT_OUT or (kind == events.ToolFinished.type and str(event["text"]).startswith(STOPPED))
+
+
+def _without_volatile(event: Event, *, tokens: bool) -> Event:
+    kind = event["type"]
+    one = {name: value for name, value in event.items() if name not in VOLATILE.get(kind, ())}
+    if kind == events.Usage.type and not (tokens and one.get("measured")):
+        return {"type": kind}
+    if kind == events.RunFinished.type:
+        used = one.pop("usage", {})
+        if tokens and used.get("measured"):
+            one["usage"] = {name: used[name] for name in ("prompt_tokens", "completion_tokens") if name in used}
+    return one
+
+
+def _continues(last: Event, event: Event) -> bool:
+    kind = event["type"]
+    if kind not in DELTAS or kind != last["type"] or event.get("name") is not None:
+        return False
+    return all(event.get(name) == last.get(name) for name in ("call", "document"))
+
+
+def _in_order_of_calls(found: list[Event]) -> list[Event]:
+    """Return the events of calls that ran side by side call by call: in which order they came is chance."""
+    out, group = list[Event](), dict[str, list[Event]]()
+    for event in found:
+        call = event.get("call")
+        if call is not None and event["type"] not in DELTAS:
+            group.setdefault(str(call), []).append(event)
+            continue
+        out += (one for those in group.values() for one in those)
+        group.clear()
+        out.append(event)
+    return [*out, *(one for those in group.values() for one in those)]

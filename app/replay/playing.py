@@ -1,0 +1,281 @@
+"""Play a recording: the run again, by the code of now, with the model, the results and the people of then.
+
+Nothing is reached: the model answers from the recording, tools return what they returned, approvals are decided as they
+were. What the run does is logged as any run's, and recorded again, so that two recordings can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.budget.run_budget import RunBudget
+from app.core.events import ApprovalRequired, Notice, ToolStarted
+from app.core.messages import Message
+from app.log.event_writer import NO_LISTENERS, Listeners, RunLog
+from app.models.endpoints.failover import ModelRoute
+from app.policy.canary import LENGTH, LETTERS, Canary
+from app.policy.grants import Grant
+from app.policy.guards import guards_of
+from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.redaction.redactor import Redactor
+from app.replay.approvals import ReplayedApprovals
+from app.replay.model import ReplayedModel, costs_in
+from app.replay.recording import AnswerPart, Recording, UnusableRecording
+from app.replay.tools import Results, key_of, tools_of
+from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
+from app.runs.recording import parts
+from app.runs.recording.recorder import RunRecorder
+from app.runs.recording.stand_ins import MadeUp, StandIns
+from app.runs.recording.values import grant_in
+from app.runs.recovery.history import conversation_of
+from app.runs.run_task import RunTask
+from app.runs.session_queue import SessionQueue
+from app.storage.changes import Change
+from app.storage.runs import EventRow, RunRow
+from app.storage.store import Store
+from app.transcript.conversation import Conversation
+from app.transcript.inbox import InboxClosed, InboxFull
+from parsing import Arguments
+
+CODE = (LETTERS * 2)[:LENGTH]  # of the canary
+STOPS = frozenset({"cancelled", "deadline", "budget", "server_stopped", "storage_failed"})  # from outside
+NO_BUDGET, NO_STORE = cast("RunBudget", None), cast("Store", None)
+LIMIT_S = 60.0  # of one replay: it waits for nothing
+ENDED_HERE = "replay_ended"  # why a run is stopped of which no more is recorded
+NOWHERE = Path("/nonexistent")
+
+
+class Played(Struct):
+    """What the run does now. `unknown`: the call that it makes and that has no recorded result."""
+
+    rows: list[EventRow]
+    requests: list[parts.RequestPart] = field(default_factory=list)
+    rest: parts.Since = field(default_factory=parts.Since)
+    unknown: str = ""
+
+    @property
+    def decided(self) -> list[parts.Decided]:
+        return [*(one for part in self.requests for one in part.since.decided), *self.rest.decided]
+
+
+class ReplayWriter:
+    """A LogWriter that keeps nothing: the log has what was added to it."""
+
+    full = False
+
+    def __init__(self, redactor: Redactor, *, documents: bool) -> None:
+        self.redactor = redactor
+        self.documents = documents
+
+    def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> RunLog:
+        return RunLog(run, self, on_failure, listeners)
+
+    def announce(self, log: RunLog) -> None:
+        """Nobody watches."""
+
+    async def flush(self) -> None:
+        """Nothing is stored."""
+
+    async def room(self) -> None:
+        """There is always room."""
+
+
+class ReplayTask(RunTask):
+    """A run that begins with the messages that it began with then."""
+
+    history: list[Message]
+    said: list[Message]
+
+    async def _turn(self) -> Conversation:
+        conversation = conversation_of(self.row, self.history, _ignore, self.journal, self.log.add)
+        conversation.begins = len(self.history)
+        for message in self.said:
+            conversation.append(message)
+        if recorder := self.agent.scope.recorder:
+            conversation.recorder = recorder
+        return conversation
+
+
+class Replay:
+    """One replay of a recording. With `exact` the model's pieces keep all their borders. Raises UnusableRecording."""
+
+    def __init__(self, recording: Recording, *, exact: bool = False) -> None:
+        if recording.begin is None:
+            raise UnusableRecording("The recording has no world to play in.")
+        self._recording = recording
+        self._begin = recording.begin
+        self._redactor = Redactor()
+        self._shown = MadeUp(self._redactor.add, CODE)
+        self._limits = deque(limits_in(recording))
+        self._steering = deque(recording.steering)
+        self._played = Played([])
+        self._task = self._made(exact=exact)
+
+    async def play(self) -> Played:
+        """Raises UnusableRecording."""
+        task = self._task
+        task.task = asyncio.create_task(task.drive(), name="replay")
+        done, _ = await asyncio.wait([task.task], timeout=LIMIT_S)
+        if not done:
+            task.stop(ENDED_HERE)
+            await asyncio.wait([task.task])
+        self._played.rows = task.log.take_events()
+        return self._played
+
+    def _made(self, *, exact: bool) -> ReplayTask:
+        recording, begin = self._recording, self._begin
+        settings, principal = settings_of(begin, NOWHERE), principal_of(begin)
+        model = ReplayedModel(begin.model, recording.requests, self._shown, stop=self._stop, exact=exact)
+        model.costs = costs_in(recording.events)
+        model.on_round = self._on_round
+        guards = guards_of(settings, principal.name, cast("ModelRoute", model), NO_BUDGET)
+        if guards.canary:
+            guards.canary = Canary(CODE)
+        redactors = [self._redactor, *guards.redactors]
+        recorder = RunRecorder(StandIns(redactors), self._world, partial(next, self._ids()))
+        recorder.enter(self._keep)
+        stage = Stage(
+            begin=begin,
+            options=options_of(recording.run.policy),
+            settings=settings,
+            principal=principal,
+            model=model,
+            tools=tools_of(begin, self._results(), settings.tools),
+            approvals=ReplayedApprovals({one.call: one for one in recording.answers}, self._grants(), self._stop),
+            recorder=recorder,
+            guards=guards,
+            decided=recording.decided,
+            ledger=ReplayedLedger(partial(self._spent, model)),
+            session=recording.run.session,
+            history=messages_of(recording.history),
+            compacted=recording.compacted,
+        )
+        return self._task_of(stage)
+
+    def _task_of(self, stage: Stage) -> ReplayTask:
+        run = self._recording.run
+        row = RunRow(
+            run.id,
+            session=run.session,
+            principal=run.principal,
+            model=run.model,
+            state="running",
+            created=run.created,
+            policy=json.dumps(run.policy),
+        )
+        task = ReplayTask(
+            row=row,
+            agent=stage.agent(),
+            store=NO_STORE,
+            journal=ReplayWriter(self._redactor, documents=stage.settings.documents),
+            line=SessionQueue(),
+            approvals=stage.approvals,
+            time_limit_s=LONGEST_S,
+            listeners=NO_LISTENERS,
+        )
+        task.history, task.said = list(stage.history), messages_of(self._recording.said)
+        return task
+
+    def _spent(self, model: ReplayedModel) -> str:
+        """Return the words in which the run's budget was spent, once there; else an empty text."""
+        if model.upcoming or self._recording.run.state != "budget":
+            return ""
+        notices = [one for one in self._recording.events if one["type"] == Notice.type and one["code"] == "budget"]
+        return str(notices[-1]["message"]) if notices else ""
+
+    def _results(self) -> Results:
+        recording, hidden = self._recording, dict[str, str]()
+        for since in self._all_since():
+            hidden |= since.results
+        results = [replace(one, text=hidden.get(one.call, one.text)) for one in recording.results]
+        return Results(
+            by_call={one.call: one for one in results},
+            started=dict(self._calls(ToolStarted.type)),
+            asked={key for _, key in self._calls(ApprovalRequired.type)},
+            shown=self._shown,
+            log=lambda event: self._task.log.add(event),
+            stop=self._stop,
+            end=self._end,
+            asked_again=Counter(
+                call for call, again, _ in (one.call.partition("~") for one in recording.answers) if again
+            ),
+            on_result=self._on_result,
+        )
+
+    def _calls(self, kind: str) -> Iterator[tuple[str, str]]:
+        """Yield the calls in events of this type, each with its name and arguments."""
+        for event in self._recording.events:
+            if event["type"] == kind:
+                yield event["call"], key_of(event["name"], event["arguments"])
+
+    def _all_since(self) -> Iterator[parts.Since]:
+        yield from (one.since for one in self._recording.requests)
+        yield self._recording.rest
+
+    def _grants(self) -> Iterator[list[Grant]]:
+        return ([*map(grant_in, grants)] for since in self._all_since() for grants in since.grants)
+
+    def _ids(self) -> Iterator[str]:
+        """Yield the ids that were drawn then, and further ones after those."""
+        yield from (id for since in self._all_since() for id in since.ids)
+        yield from (f"replayed{number:03}" for number in count(1))
+
+    async def _world(self) -> parts.Begin:
+        return self._begin
+
+    def _keep(self, kind: str, part: object) -> None:
+        if isinstance(part, parts.RequestPart):
+            self._played.requests.append(part)
+        elif isinstance(part, parts.Since):
+            self._played.rest = part
+
+    def _on_round(self, number: int) -> None:
+        """Post the messages that came while this round was under way, and set the limits of labels."""
+        while self._steering and self._steering[0].round <= number:
+            with suppress(InboxClosed, InboxFull):
+                self._task.post(self._steering.popleft().text)
+        self._on_result()
+
+    def _on_result(self) -> None:
+        """Set the limits that labels have set to the next call."""
+        if self._limits:
+            self._task.gate.limit_by_labels(self._limits.popleft())
+
+    def _stop(self, why: str) -> None:
+        """Stop as the run was stopped then: where it ended with a reason, for that one."""
+        state = self._recording.run.state
+        self._task.stop(state if state in STOPS else why)
+
+    def _end(self, name: str, arguments: Arguments) -> None:
+        """End the replay at a call whose result is not known."""
+        self._played.unknown = f"{name} {json.dumps(arguments, ensure_ascii=False)}"
+        self._task.stop(ENDED_HERE)
+
+
+def _parted(answer: AnswerPart) -> tuple[str, str]:
+    """Return the call of an approval, and the number of a further one."""
+    call, _, again = answer.call.partition("~")
+    return call, again
+
+
+def limits_in(recording: Recording) -> Iterator[LabelLimits]:
+    """Yield the limits of labels that held for each decision, if labels are used."""
+    if any(one.limits for one in recording.decided):
+        for one in recording.decided:
+            yield msgspec.convert(one.limits, LabelLimits) if one.limits else NO_LIMITS
+
+
+def _ignore(_: Change) -> None:
+    """Nothing is stored."""

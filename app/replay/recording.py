@@ -1,0 +1,134 @@
+"""A recording: one run with all that it was made of, as a file that a project keeps beside its tests.
+
+The format is documented in docs/replay.md. It is JSON with a version; a file of a newer version, one that was cut, and
+one that was edited by hand (`sum` is a digest of all the rest) are refused, each with what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from app.context.compaction.replay import CompactedState
+from app.runs.recording.parts import Begin, Decided, RequestPart, Since
+
+FORMAT, VERSION = "dragoman run", 1
+MOST_BYTES = 1 << 28
+NO_EVENTS = "It has no events: the run has not begun."
+
+
+class UnusableRecording(Exception):
+    """The recording cannot be used. The message says why and what to do."""
+
+
+class RunPart(Struct, omit_defaults=True):
+    """The run: its row, and the `lane` that it came through."""
+
+    id: str
+    session: str
+    principal: str
+    model: str
+    state: str
+    created: float
+    policy: dict[str, Any] = field(default_factory=dict)
+    lane: dict[str, Any] | None = None
+
+
+class ResultPart(Struct, omit_defaults=True):
+    """The whole result of a call. `before`: events that came with it (files, documents, plans), in their order."""
+
+    call: str
+    name: str
+    ok: bool
+    text: str
+    exit_code: int | None = None
+    untrusted: bool = False
+    labels: list[str] = []
+    before: list[dict[str, Any]] = []
+
+
+class AnswerPart(Struct, omit_defaults=True):
+    """What became of an approval: `decision` and the rest are those of `approval.resolved`."""
+
+    call: str
+    decision: str
+    by: str
+    scope: str | None = None
+    arguments: dict[str, Any] | None = None
+    note: str | None = None
+
+
+class SteeringPart(Struct):
+    """A message of the person that came while the run was under way, before the end of this round."""
+
+    round: int
+    text: str
+
+
+class Recording(Struct, kw_only=True, omit_defaults=True):
+    """`begin` is None where only the log is known; `missing` says in words what cannot be compared then.
+
+    `history` are the messages before the run, `compacted` what was left of them in requests, if not all; `said` those that it began with. `frames` are digests of what the lane's
+    client received, an event each.
+    """
+
+    made_by: str
+    run: RunPart
+    begin: Begin | None = None
+    history: list[dict[str, Any]] = []
+    compacted: CompactedState | None = None
+    said: list[dict[str, Any]] = []
+    requests: list[RequestPart] = []
+    rest: Since = field(default_factory=Since)
+    results: list[ResultPart] = []
+    answers: list[AnswerPart] = []
+    steering: list[SteeringPart] = []
+    events: list[dict[str, Any]] = []
+    frames: list[str] = []
+    missing: list[str] = []
+
+    @property
+    def decided(self) -> list[Decided]:
+        """The decisions on calls, in their order."""
+        return [*(one for part in self.requests for one in part.since.decided), *self.rest.decided]
+
+    @property
+    def is_recorded(self) -> bool:
+        return self.begin is not None
+
+
+def written(recording: Recording) -> str:
+    """Return the file of a recording, readable and the same for the same recording."""
+    content = msgspec.to_builtins(recording)
+    head = {"format": FORMAT, "version": VERSION, "sum": _sum(content)}
+    return json.dumps(head | content, indent=1) + "\n"
+
+
+def read_recording(text: str | bytes, name: str) -> Recording:
+    """Return the recording of a file, which is called so in errors. Raises UnusableRecording."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnusableRecording(f"{name} is no whole JSON ({error}). Export the run again.") from error
+    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+        raise UnusableRecording(f"{name} is no recording of a run: `dragoman export-test RUN` writes one.")
+    version = fields.pop("version", None)
+    if type(version) is not int or version > VERSION:
+        raise UnusableRecording(f"{name} has version {version!a}, and this dragoman reads {VERSION}. Upgrade it.")
+    if fields.pop("sum", None) != _sum(fields):
+        raise UnusableRecording(
+            f"{name} was changed since it was written. Take the file as it was, or export the run again; "
+            "`dragoman replay --accept` writes what a run does now."
+        )
+    try:
+        return msgspec.convert(fields, Recording)
+    except msgspec.ValidationError as error:
+        raise UnusableRecording(f"{name} cannot be read: {error}. Export the run again.") from error
+
+
+def _sum(content: dict[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
