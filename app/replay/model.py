@@ -57,6 +57,7 @@ class ReplayedModel(BaseProvider):
     ) -> None:
         self._known = first
         self._rounds = deque(one for one in requests if not one.side)
+        self._streamed: parts.RequestPart | None = None  # the last request of a round
         self._sides = deque(one for one in requests if one.side)
         self._shown = shown
         self._stop = stop
@@ -86,7 +87,8 @@ class ReplayedModel(BaseProvider):
 
     @property
     def call_form(self) -> CallForm:
-        return CallForm(self._rounds[0].form if self._rounds else self._known.call_form)
+        part = self._streamed or self.upcoming
+        return CallForm(part.form if part else self._known.call_form)
 
     @property
     def calls_natively(self) -> bool:
@@ -132,7 +134,7 @@ class ReplayedModel(BaseProvider):
         """The next recorded answer. Raises ProviderFailed where it failed then, and where there is none."""
         if not self._rounds:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
-        part = self._rounds.popleft()
+        part = self._streamed = self._rounds.popleft()
         self.taken += 1
         self.on_round(self.taken)
         self._known = part.model or self._known

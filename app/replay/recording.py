@@ -72,8 +72,9 @@ class SteeringPart(Struct):
 class Recording(Struct, kw_only=True, omit_defaults=True):
     """`begin` is None where only the log is known; `missing` says in words what cannot be compared then.
 
-    `history` are the messages before the run, `compacted` what was left of them in requests, if not all; `said` those that it began with. `frames` are digests of what the lane's
-    client received, an event each.
+    `history` are the messages before the run, `compacted` what was left of them in requests, if not all; `said` are
+    those that it began with. `frames` are digests of what the lane's client received, an event each. `is_recorded`: it
+    is more than what a log says.
     """
 
     made_by: str
@@ -90,15 +91,12 @@ class Recording(Struct, kw_only=True, omit_defaults=True):
     events: list[dict[str, Any]] = []
     frames: list[str] = []
     missing: list[str] = []
+    is_recorded: bool = True
 
     @property
     def decided(self) -> list[Decided]:
         """The decisions on calls, in their order."""
         return [*(one for part in self.requests for one in part.since.decided), *self.rest.decided]
-
-    @property
-    def is_recorded(self) -> bool:
-        return self.begin is not None
 
 
 def written(recording: Recording) -> str:
