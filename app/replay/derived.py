@@ -15,14 +15,19 @@ from app.core import events
 from app.core.messages import AskedCall, Message
 from app.core.provider import CallForm
 from app.models.wire.native_calls import NATIVE
+from app.policy.grants import grant_of
+from app.policy.guards import CANARY
+from app.provenance.quotation import IN_TEXT
 from app.replay.events import Event
 from app.replay.loading import Stored, log_of
 from app.replay.playing import STOPS
 from app.replay.recording import Recording, UnusableRecording
 from app.runs.discipline.reminders import GOES_ON
 from app.runs.recording import parts
+from app.runs.recording.values import grant_fields
 from app.runs.recording.world import OWN, principal_fields, settings_in_force
 from app.storage.principals import Principal
+from parsing import parse
 from parsing.dialects import FENCED
 from tools.base.rights import Risk, Role
 from tools.sandbox.bubblewrap import Bubblewrap
@@ -35,8 +40,11 @@ MISSING = (
 )
 NO_START = "The run ended before it began: there is nothing to replay."
 NEEDS_RECORDING = "The run asked its model beside its rounds (a judge, a summary, a check): only a recording has that."
+NEEDS_CODE = "The model repeated the code of its prompt, which was blocked: only a recording has that place."
 CONTINUED = "continued"
-OF_REPLIES = frozenset({events.TextDelta.type, events.ReasoningDelta.type, events.ToolDelta.type})
+OF_REPLIES = frozenset(
+    {events.TextDelta.type, events.ReasoningDelta.type, events.ToolDelta.type, events.ToolRejected.type}
+)
 WINDOW = 10**9  # tokens: nothing is trimmed
 OFF: dict[str, Any] = {"judge_output": False, "screen_results": False, "canary": False, "verify": False}
 OFF |= {"utility": None, "summarise_at": 1}
@@ -51,14 +59,19 @@ def derived(stored: Stored, settings: Settings, principal: Principal) -> Recordi
     if started is None:
         raise UnusableRecording(NO_START)
     rounds = _rounds(recording.events)
+    if any(one.get("code") == CANARY for one in recording.events):
+        raise UnusableRecording(NEEDS_CODE)
     if any(sum(one["type"] == events.Usage.type for one in those) > 1 for those in rounds):
         raise UnusableRecording(NEEDS_RECORDING)
     replies = [message for message in stored.own if message.role == "assistant"]
     calls = [call for reply in replies for call in reply.calls]
     recording.begin = _begin(started, calls, settings, principal, recording)
     rejected = {one["call"]: one["reason"] for one in recording.events if one["type"] == events.ToolRejected.type}
-    recording.requests = list(_requests(rounds, replies, rejected, is_stopped=recording.run.state in STOPS))
-    recording.rest = parts.Since(ids=list(_ids(recording.events)))
+    recording.requests = list(_requests(rounds, replies, rejected, recording.run.state))
+    given = [grant_fields(grant_of(row)) for row in stored.grants]
+    answered = [given for one in recording.answers if one.scope == "session"]
+    recording.rest = parts.Since(ids=list(_ids(recording.events)), grants=answered)
+    recording.begin.grants = [one for one in given if one.get("created", 0.0) < stored.row.created]
     options = {name: started["limits"][name] for name in OPTIONS if name in started["limits"]}
     recording.run.policy = recording.run.policy | options
     recording.missing += MISSING
@@ -101,14 +114,17 @@ def _unknown(name: str, *, asks: bool) -> parts.ToolPart:
 
 
 def _requests(
-    rounds: Sequence[Sequence[Event]], replies: Sequence[Message], rejected: Mapping[str, str], *, is_stopped: bool
+    rounds: Sequence[Sequence[Event]], replies: Sequence[Message], rejected: Mapping[str, str], state: str
 ) -> Iterator[parts.RequestPart]:
     """Yield the request of each round, with the next reply if it had one, and with what broke it off."""
+    is_stopped, is_spent = state in STOPS, state == "budget"
     left = deque(replies)
     for number, seen in enumerate(rounds, 1):
         has_reply = any(one["type"] in OF_REPLIES for one in seen)
         reply = left.popleft() if has_reply and left else None
         items = [*(_items(reply, rejected) if reply else ()), *_used(seen)]
+        if reply is None and is_spent and number == len(rounds):
+            return  # its request was not made
         stopped = is_stopped and number == len(rounds) and (reply is None or reply.cut)
         failed = parts.Failed("cancelled") if stopped else next(filter(None, map(_failure, seen)), None)
         yield _request(reply, [*items, failed or parts.Ended(_reason(reply))])
@@ -146,13 +162,14 @@ def _reason(reply: Message | None) -> str:
 
 def _request(reply: Message | None, items: list[parts.Item]) -> parts.RequestPart:
     dialects = {call.dialect for call in reply.calls} if reply else set()
-    form = CallForm.FENCED if FENCED.name in dialects else CallForm.NATIVE if NATIVE in dialects else CallForm.TAGGED
+    in_fences = FENCED.name in dialects or (IN_TEXT in dialects and reply is not None and "```" in reply.text)
+    form = CallForm.FENCED if in_fences else CallForm.NATIVE if NATIVE in dialects else CallForm.TAGGED
     return parts.RequestPart(0.0, parts.Held(), items, parts.Since(), counting=parts.Counting(WINDOW), form=form)
 
 
 def _items(reply: Message, rejected: Mapping[str, str]) -> Iterator[parts.Item]:
-    if reply.reasoning and reply.reasoning.strip() not in reply.text:
-        yield parts.Reasoning(reply.reasoning, [len(reply.reasoning)], [0])
+    if apart := reply.reasoning.removesuffix(parse(reply.text, {}).reasoning):
+        yield parts.Reasoning(apart, [len(apart)], [0])
     if reply.text:
         yield parts.Words(reply.text, [len(reply.text)], [0])
     for index, call in enumerate(call for call in reply.calls if call.dialect == NATIVE):

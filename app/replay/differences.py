@@ -18,16 +18,8 @@ from app.storage.runs import EventRow
 MOST = 40  # differences of a run that are named
 LONGEST = 160  # characters of a value in words
 NEEDS_RECORDING = frozenset(
-    {
-        "usage",
-        "document.started",
-        "document.delta",
-        "document.finished",
-        "context.trimmed",
-        "context.summarised",
-        "tool.delta",
-        "text.reclassified",
-    }
+    {"usage", "document.started", "document.delta", "document.finished"}
+    | {"context.trimmed", "context.summarised", "tool.delta", "text.reclassified"}
 )
 OF_SERVERS = frozenset({"retry", "fallback", "waiting", "context", "repaired", "model_down", "judge", "screen", "cut"})
 MOST_COMPARED = 2000  # entries, one with each

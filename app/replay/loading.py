@@ -19,6 +19,7 @@ from app.runs.recovery.history import begins_in
 from app.runs.recovery.left_off import RESUMED
 from app.runs.tool_executor import CHANGED
 from app.runs.tool_results import MOST_KEPT
+from app.storage.approvals import GrantRow
 from app.storage.recordings import RecordingRow
 from app.storage.runs import ALL, RunRow
 from app.storage.store import Store
@@ -44,6 +45,7 @@ class Stored(Struct):
     own: list[Message]
     whole: dict[str, str]
     recorded: list[RecordingRow]
+    grants: list[GrantRow]  # of the session, until the run ended
 
 
 async def stored_run(store: Store, row: RunRow) -> Stored:
@@ -59,7 +61,9 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
     for call in (event["call"] for event in logged if event["type"] == events.ToolFinished.type):
         if kept := await store.result(row.session, call, 0, MOST_KEPT):
             whole[call] = kept.text
-    return Stored(row, logged, messages[:begins], messages[begins:], whole, await store.recording(row.id))
+    grants = [one for one in await store.grants(row.session) if one.created <= row.ended]
+    recorded = await store.recording(row.id)
+    return Stored(row, logged, messages[:begins], messages[begins:], whole, recorded, grants)
 
 
 def recording_of(stored: Stored) -> Recording:
