@@ -68,6 +68,7 @@ from routes.lanes.attendance import Attendance
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
+from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
@@ -177,6 +178,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     server.state.services = services
     if settings.management_tools:
         services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
+    services.runs.outboxes.append(RecordedFrames().of_run)
     server.state.seen = Seen()
     server.state.attendance = Attendance()
     return server

@@ -120,11 +120,11 @@ def _requests(
     is_stopped, is_spent = state in STOPS, state == "budget"
     left = deque(replies)
     for number, seen in enumerate(rounds, 1):
+        if is_spent and number == len(rounds) and not any(_used(seen)):
+            return  # its request was not made
         has_reply = any(one["type"] in OF_REPLIES for one in seen)
         reply = left.popleft() if has_reply and left else None
         items = [*(_items(reply, rejected) if reply else ()), *_used(seen)]
-        if reply is None and is_spent and number == len(rounds):
-            return  # its request was not made
         stopped = is_stopped and number == len(rounds) and (reply is None or reply.cut)
         failed = parts.Failed("cancelled") if stopped else next(filter(None, map(_failure, seen)), None)
         yield _request(reply, [*items, failed or parts.Ended(_reason(reply))])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.core import events
 from app.core.document_events import DocumentDelta
 from app.runs.recovery.left_off import SUSPENDED
+from app.storage.runs import EventRow
 from app.transcript.conversation import STOPPED
 
 Event = dict[str, Any]
@@ -22,6 +24,7 @@ VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.Notice.type: ("retry_at",),
     events.Usage.type: ("timing", "total_prompt_tokens", "total_completion_tokens", "total_cost"),
 }
+TIMES = frozenset({"timing", "expires_at", "retry_at", "duration_s"})
 # Notices of what happened around a run, and of estimates of a server's state.
 AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})
 
@@ -38,6 +41,24 @@ def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
         else:
             found.append(one)
     return _in_order_of_calls(found)
+
+
+def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
+    """Return a log in the one form that an encoder's frames can be compared of: deltas joined, without times."""
+    found = list[Event]()
+    for event in logged:
+        if event["type"] == events.ToolProgress.type:
+            continue
+        one = {name: value for name, value in event.items() if name not in TIMES}
+        if "duration_s" in event:
+            one["duration_s"] = 0.0
+        if event["type"] == events.RunFinished.type:
+            one["usage"] = {name: value for name, value in event["usage"].items() if name != "timing"}
+        if found and _continues(found[-1], one):
+            found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
+        else:
+            found.append(one)
+    return [EventRow(run, seq, one["type"], json.dumps(one)) for seq, one in enumerate(found, 1)]
 
 
 def _from_start(logged: Iterable[Event]) -> list[Event]:

@@ -27,7 +27,6 @@ from app.transcript.conversation import STOPPED
 from tools.base.permit import canonical
 
 Event = dict[str, Any]
-LANE = "recorded_lane"  # in the policy of a run
 # Events between the start and the end of a call that are the run's own: its guards' verdicts, and what is not compared.
 OWN = frozenset({events.Usage.type, events.ToolProgress.type, events.ToolStarted.type, events.ToolFinished.type})
 OF_GUARDS = frozenset({CANARY, JUDGE, SCREEN})
@@ -98,7 +97,7 @@ def log_of(stored: Stored) -> Recording:
     """Return what the log and the history say of a run."""
     row, logged = stored.row, _up_to_restart(stored.events)
     policy: dict[str, Any] = json.loads(row.policy)
-    lane = policy.pop(LANE, None)
+    lane = policy.pop(parts.LANE, None)
     run = RunPart(row.id, row.session, row.principal, row.model, row.state, row.created, policy, lane)
     results, inside = _results(logged, stored)
     answers = _answers(logged, inside)

@@ -314,6 +314,10 @@ class RunFactory(Struct, kw_only=True):
             narrowed=options.narrowed,
         )
 
+    def records(self, options: RunOptions) -> bool:
+        """Return True if a run with these options is recorded."""
+        return self.settings.record if options.record is None else options.record
+
     def _recorder(
         self,
         scope: RunScope,
@@ -324,7 +328,7 @@ class RunFactory(Struct, kw_only=True):
         relay: Mapping[str, Any] | None = None,
     ) -> RunRecorder | None:
         """The recorder of a run; None where it is not recorded."""
-        if not (self.settings.record if options.record is None else options.record):
+        if not self.records(options):
             return None
 
         async def describe() -> Begin:

@@ -120,6 +120,9 @@ class RunStore(ChangeWriter, Protocol):
     async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
         """Runs of a session, newest first; only those that precede `before`, if it is given."""
 
+    async def ended_runs(self, since: float) -> list[RunRow]:
+        """Runs of all principals that ended after that time, oldest first."""
+
     async def unfinished_runs(self) -> list[RunRow]: ...
 
     async def events(self, run: str, after: int, limit: int) -> list[EventRow]:

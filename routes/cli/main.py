@@ -142,18 +142,21 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def _command(name: str, help_text: str, module: str, settings: Collection[str] | None = None) -> Command:
-    """A row for a module that has `NAME_flags` and `run_NAME`. Of the `settings`, None being all, flags are made, too.
+    """A row for a module that has `NAME_flags` and `run_NAME`, with the first word of the name.
 
-    `NAME_flags` returns the parsers of the actions, if the command has some.
+    Of the `settings`, None being all, flags are made, too. `NAME_flags` returns the parsers of the actions, if the
+    command has some.
     """
 
+    word = name.partition("-")[0]
+
     def arguments(parser: argparse.ArgumentParser) -> None:
-        for child in getattr(import_module(module), f"{name}_flags")(parser) or [parser]:
+        for child in getattr(import_module(module), f"{word}_flags")(parser) or [parser]:
             _settings_flags(child, settings)
 
     def run(args: argparse.Namespace, environ: Environ) -> int:
         loaded = _loaded(args, environ)
-        return int(getattr(import_module(module), f"run_{name}")(args, loaded, environ))
+        return int(getattr(import_module(module), f"run_{word}")(args, loaded, environ))
 
     return Command(name, help_text, arguments, run)
 
@@ -225,6 +228,8 @@ COMMANDS = (
         "show the size of the database, shrink it, back it up or restore it, or export a session",
         "routes.cli.database",
     ),
+    _command("replay", "replay stored runs, or tests made of them, by this version", "routes.cli.replay", STORE),
+    _command("export-test", "write a run as a test, for `dragoman replay`", "routes.cli.replay", STORE),
     _command("node", "list the nodes that share a database, and forget one", "routes.cli.nodes", ("database_url",)),
     Command("doctor", "check this installation, and show how to fix what is wrong", _doctor_flags, _doctor),
     Command("parse", "parse a model's output from standard input and show the result", _parse_flags, _parse),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from app.runs.recording.parts import LANE as RECORDED
 from app.storage.runs import RunRow
 from routes.lanes.lane import LaneRequest, Turn
 
@@ -18,6 +19,18 @@ def keeping(policy: str, lane: str, request: LaneRequest) -> str:
     kept = {"name": lane, "model": request.model, "asks": request.asks, "echo": request.echo}
     options: dict[str, Any] = json.loads(policy)
     return json.dumps(options | {LANE: kept | {"background": request.background}})
+
+
+def recorded(policy: str, lane: str, request: LaneRequest) -> str:
+    """The policy of a run that is recorded, with the part of the request that its frames are made from."""
+    part = {"name": lane, "model": request.model, "asks": request.asks, "echo": request.echo}
+    return json.dumps(json.loads(policy) | {RECORDED: part})
+
+
+def recorded_turn(part: dict[str, Any], run: str, session: str, created: float) -> Turn:
+    """The turn of a recorded run, of that part of its policy."""
+    request = LaneRequest(model=part["model"], messages=[], asks=part["asks"], echo=part["echo"])
+    return Turn(run=run, session=session, created=int(created), model=part["model"] or "", request=request)
 
 
 def kept_turn(row: RunRow, lane: str, after: int = 0) -> Turn | None:

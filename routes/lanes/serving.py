@@ -30,7 +30,7 @@ from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
 from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
-from routes.lanes.kept_turns import keeping
+from routes.lanes.kept_turns import keeping, recorded
 from routes.lanes.lane import Lane, LaneRequest, Turn
 from routes.lanes.models import AGENT, agent_options, continued, known_length, model_choice, relayed_parameters
 from routes.lanes.sessions import LaneSessions
@@ -192,7 +192,9 @@ class Serving(Struct, frozen=True):
             raise Refused(400, "previous_response_in_progress", problem, param="previous_response_id") from None
 
     def _policy(self, options: RunOptions) -> str:
-        return keeping(options.policy(), self.lane.name, self.body.request)
+        policy = keeping(options.policy(), self.lane.name, self.body.request)
+        records = self.services.factory.records(options)
+        return recorded(policy, self.lane.name, self.body.request) if records else policy
 
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if turn.request.background else partial(self._leave, turn.run)

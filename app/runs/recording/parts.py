@@ -19,6 +19,7 @@ from app.core.provider import CallForm
 from app.storage.recordings import RecordingRow
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
+LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
 MOST_PART = 1 << 26  # bytes of one, unpacked
 Part = TypeVar("Part")
 

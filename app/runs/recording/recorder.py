@@ -36,6 +36,8 @@ from tools.toolbox import Allow, Decision
 MOST_BYTES = 16 << 20  # of one run, compressed; what follows is not recorded
 DIGEST = 6  # bytes
 
+HeldMessage = tuple[str, int, str]
+"""The role, the characters and a digest of a message."""
 Keep = Callable[[str, object], None]
 """Takes a part of the recording, of a kind."""
 Describe = Callable[[], Awaitable[parts.Begin]]
@@ -55,7 +57,8 @@ class RunRecorder(Struct):
     _counting: parts.Counting | None = None
     _opening: tuple[Sequence[Message], str, bool] | None = None
     _openings: set[str] = field(default_factory=set)
-    _messages: list[tuple[str, int, str]] = field(default_factory=list)
+    _messages: list[HeldMessage] = field(default_factory=list)
+    _digests: dict[int, tuple[Message, HeldMessage]] = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)
 
     def enter(self, keep: Keep) -> None:
@@ -124,13 +127,20 @@ class RunRecorder(Struct):
             self._put(parts.END, since)
 
     def _held(self, request: ModelRequest, *, in_round: bool) -> parts.Held:
-        held = [digest_of(message) for message in request.messages if message.text != PICTURES]
+        held = [self._digest(message) for message in request.messages if message.text != PICTURES]
         names = [tool.name for tool in request.tools]
         if not in_round:
             return parts.Held(0, held, names, request.max_tokens)
         before, self._messages = self._messages, held
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, held, strict=False)))
         return parts.Held(same, held[same:], names, request.max_tokens)
+
+    def _digest(self, message: Message) -> HeldMessage:
+        """Return the digest of a message, made once: each request has those of the one before again."""
+        known = self._digests.get(id(message))
+        if known is None:  # a reference to the message keeps its id unique
+            known = self._digests[id(message)] = message, digest_of(message)
+        return known[1]
 
     def _add_opening(self, part: parts.RequestPart) -> None:
         if self._opening is None:
@@ -169,7 +179,7 @@ def digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST).hexdigest()
 
 
-def digest_of(message: Message) -> tuple[str, int, str]:
+def digest_of(message: Message) -> HeldMessage:
     """Return the role, the characters and a digest of what a model gets of a message, without what chance decides."""
     calls = [[call.id, call.name, call.arguments] for call in message.calls]
     text = json.dumps([message.text, message.name, message.call, calls])

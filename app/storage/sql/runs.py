@@ -54,6 +54,7 @@ RUNS_BEFORE = select(
     "runs",
     f"WHERE session = ? AND created <= ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?",
 )
+ENDED = select(RunRow, "runs", "WHERE ended > ? ORDER BY ended")
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
@@ -117,6 +118,9 @@ class SqlRuns(SqlBranches):
             if len(found) >= limit:
                 break
         return found
+
+    async def ended_runs(self, since: float) -> list[RunRow]:
+        return await self._rows(ENDED, since)
 
     async def unfinished_runs(self) -> list[RunRow]:
         return await self._rows(UNFINISHED)

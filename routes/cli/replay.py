@@ -1,0 +1,257 @@
+"""`dragoman replay` and `dragoman export-test`: stored runs and recordings, by the code of this version."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.config.settings import Loaded, Settings
+from app.redaction.redactor import Redactor
+from app.replay.checking import (
+    OTHERWISE,
+    SAME,
+    UNUSABLE,
+    Outcome,
+    accepted,
+    checked,
+    checked_row,
+    frames_now,
+    recorded_or_derived,
+)
+from app.replay.playing import Played, Replay
+from app.replay.recording import MOST_BYTES, Recording, UnusableRecording, read_recording, written
+from app.storage.changes import StoreFailed
+from app.storage.database import DATABASE
+from app.storage.runs import RunRow
+from app.storage.store import Store
+from routes.cli.columns import failed
+from routes.cli.tokens import with_store
+from routes.lanes.recorded_frames import frames_of
+from routes.startup.storage import secrets_of
+
+DAY_S = 86_400
+MOST_JOBS = 8
+CHUNK = 16  # runs of one process at a time
+NOTHING = "Name runs or files, or choose some with --session or --all."
+NO_RUNS = "There are no ended runs among these."
+EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
+
+
+def replay_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    parser.add_argument("what", nargs="*", metavar="RUN|FILE", help="a run, or a file that export-test wrote")
+    parser.add_argument("--session", help="all runs of this conversation")
+    parser.add_argument("--all", action="store_true", help="all runs, as many days back as --days says")
+    parser.add_argument("--days", type=float, default=30.0, help="with --all: days back (default: 30)")
+    parser.add_argument("--exact", action="store_true", help="keep every border of the model's pieces, which is slower")
+    parser.add_argument("--accept", action="store_true", help="write what the runs of files do now into the files")
+    parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a core, 8 at most)")
+    parser.add_argument("--json", dest="as_json", action="store_true", help="write the outcomes as JSON")
+    return [parser]
+
+
+def run_replay(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -> int:
+    """Exit code 0 if all is the same, 1 if a run goes otherwise, 2 if a named one cannot be replayed."""
+    files = [Path(one) for one in args.what if _is_file(one)]
+    names = [one for one in args.what if not _is_file(one)]
+    if not (args.what or args.session or args.all):
+        return failed(NOTHING)
+    if args.accept:
+        return _accept(files)
+    outcomes = [asyncio.run(_check_file(path, exact=args.exact)) for path in files]
+    if names or args.session or args.all:
+        found = _stored_runs(args, names, loaded)
+        if isinstance(found, int):
+            return found
+        outcomes += _check_all(found, loaded, jobs=args.jobs, exact=args.exact)
+    if not outcomes:
+        return failed(NO_RUNS)
+    print(as_json(outcomes) if args.as_json else "\n".join(report(outcomes)))
+    named = {*names, *map(str, files)}
+    counted = [one.state for one in outcomes if one.state != UNUSABLE or one.name in named]
+    return max((EXIT[one] for one in counted), default=0)
+
+
+def _is_file(word: str) -> bool:
+    return word.endswith(".json") or os.sep in word
+
+
+async def _check_file(path: Path, *, exact: bool) -> Outcome:
+    try:
+        recording = read_file(path)
+    except UnusableRecording as unusable:
+        return Outcome(str(path), UNUSABLE, reason=str(unusable))
+    return await checked(recording, str(path), frames_of, exact=exact)
+
+
+def read_file(path: Path) -> Recording:
+    """Raises UnusableRecording."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
+        return read_recording(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UnusableRecording(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _accept(files: Sequence[Path]) -> int:
+    """Write what the runs of these files do now into them. Exit code 1 if one cannot be replayed."""
+    for path in files:
+        try:
+            recording = read_file(path)
+            played = asyncio.run(_played(recording))
+        except UnusableRecording as unusable:
+            return failed(unusable)
+        changed = accepted(recording, played, frames_now(recording, played, frames_of))
+        temporary = path.with_suffix(".new")
+        temporary.write_text(written(changed), encoding="utf-8")
+        temporary.replace(path)
+        print(f"{path}: what the run does now is what it is to do.")
+    return 0 if files else failed("--accept is for files that export-test wrote: name them.")
+
+
+async def _played(recording: Recording) -> Played:
+    return await Replay(recording).play()
+
+
+class _Found(Struct):
+    rows: list[RunRow]
+
+
+def _stored_runs(args: argparse.Namespace, names: Sequence[str], loaded: Loaded) -> list[RunRow] | int:
+    """Return the runs that the flags name, or the exit code of a failure."""
+    found = _Found([])
+
+    async def look(store: Store) -> int:
+        for name in names:
+            row = await store.run(name)
+            if row is None:
+                return failed(f"There is no run {name!a}. `dragoman db export SESSION` lists those of a session.")
+            found.rows.append(row)
+        if args.session:
+            if await store.session(args.session) is None:
+                return failed(f"There is no session {args.session!a}.")
+            found.rows += [row for row in await store.runs(args.session) if row.ended is not None]
+        if args.all:
+            found.rows += await store.ended_runs(time.time() - args.days * DAY_S)
+        return 0
+
+    return with_existing_store(loaded, look) or list({row.id: row for row in found.rows}.values())
+
+
+def with_existing_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
+    """Run with the database, if there is one: a mistyped folder creates nothing. Exit code 1 without."""
+    path = loaded.settings.data_dir / DATABASE
+    if not (loaded.settings.postgres_url or path.exists()):
+        return failed(f"there is no database {path}. Set --data-dir or DRAGOMAN_DATA_DIR.")
+    return with_store(loaded, work)
+
+
+def _check_all(rows: Sequence[RunRow], loaded: Loaded, *, jobs: int, exact: bool) -> list[Outcome]:
+    """Replay stored runs, in as many processes as there are cores."""
+    chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
+    jobs = min(jobs or os.cpu_count() or 1, MOST_JOBS, len(chunks))
+    if jobs <= 1:
+        return _check_chunk(rows, loaded, exact=exact)
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(jobs, context, initializer=_Worker.enter, initargs=(loaded, exact)) as pool:
+        return [one for those in pool.map(_Worker.check, chunks) for one in those]
+
+
+class _Worker:
+    """What a process of the pool works with: settings are inherited, not sent."""
+
+    loaded: Loaded
+    exact: bool
+
+    @classmethod
+    def enter(cls, loaded: Loaded, exact: bool) -> None:
+        cls.loaded, cls.exact = loaded, exact
+
+    @classmethod
+    def check(cls, rows: Sequence[RunRow]) -> list[Outcome]:
+        return _check_chunk(rows, cls.loaded, exact=cls.exact)
+
+
+def _check_chunk(rows: Sequence[RunRow], loaded: Loaded, *, exact: bool) -> list[Outcome]:
+    outcomes = list[Outcome]()
+
+    async def check(store: Store) -> int:
+        for row in rows:
+            outcomes.append(await checked_row(store, row, loaded.settings, frames_of, exact=exact))
+        return 0
+
+    if with_store(loaded, check):
+        raise StoreFailed("The database could not be read.")
+    return outcomes
+
+
+def report(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Return lines: the runs that go otherwise or cannot be replayed, what was not compared, and the sums."""
+    counts = Counter(one.state for one in outcomes)
+    for one in outcomes:
+        if one.state == OTHERWISE:
+            yield f"{one.name} goes otherwise:"
+            yield from (f"  {difference.words}" for difference in one.differences)
+    reasons = Counter(one.reason for one in outcomes if one.state == UNUSABLE)
+    for reason, number in reasons.most_common():
+        names = ", ".join([one.name for one in outcomes if one.reason == reason][:3])
+        yield f"{number:,} cannot be replayed ({names}{' ...' if number > 3 else ''}): {reason}"
+    missing = Counter(text for one in outcomes for text in one.missing)
+    for text, number in missing.most_common():
+        yield f"Of {number:,}: {text}"
+    otherwise, replayed = counts[OTHERWISE], counts[OTHERWISE] + counts[SAME]
+    go = "goes" if otherwise == 1 else "go"
+    yield (
+        f"Of {replayed:,} replayed runs {otherwise:,} {go} otherwise."
+        if otherwise
+        else (f"{replayed:,} replayed runs: no difference.")
+    )
+
+
+def as_json(outcomes: Sequence[Outcome]) -> str:
+    rows = [msgspec.to_builtins(one) for one in outcomes]
+    for row, one in zip(rows, outcomes, strict=True):
+        row["differences"] = [msgspec.to_builtins(each) | {"words": each.words} for each in one.differences]
+    return json.dumps({"runs": rows, "counts": Counter(one.state for one in outcomes)}, indent=1)
+
+
+def export_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    parser.add_argument("run", metavar="RUN", help="the run that becomes a test; its file goes to standard output")
+    return [parser]
+
+
+def run_export(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -> int:
+    """Write the recording of a run. Exit code 1 if there is no such run, or it cannot be one."""
+
+    async def write(store: Store) -> int:
+        row = await store.run(args.run)
+        if row is None:
+            return failed(f"There is no run {args.run!a}. `dragoman db export SESSION` lists those of a session.")
+        try:
+            recording = await recorded_or_derived(store, row, loaded.settings)
+        except UnusableRecording as unusable:
+            return failed(unusable)
+        sys.stdout.write(written(redacted(recording, loaded.settings)))
+        for text in recording.missing:
+            print(f"dragoman: {text}", file=sys.stderr)
+        return 0
+
+    return with_existing_store(loaded, write)
+
+
+def redacted(recording: Recording, settings: Settings) -> Recording:
+    """Return the recording without what has become a secret since it was stored."""
+    plain = Redactor(secrets_of(settings)).redact_value(msgspec.to_builtins(recording))
+    return msgspec.convert(plain, Recording)
