@@ -139,6 +139,8 @@ class ReplayedModel(BaseProvider):
         self.on_round(self.taken)
         self._known = part.model or self._known
         async for piece in self._pieces(part):
+            if isinstance(piece, TextChunk | Thought) and request.take_text and request.take_text(piece):
+                continue
             yield piece
 
     async def side_stream(self) -> AsyncGenerator[Piece, None]:

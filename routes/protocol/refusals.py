@@ -26,6 +26,7 @@ from app.policy.approvals import AlreadyDecided, ApprovalExpired, NoApproval
 from app.policy.entitlements import NotEntitled
 from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
+from app.replay.recording import UnusableRecording
 from app.runs.branching.forking import NotForkable
 from app.runs.composition.compacting import NothingToCompact
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
@@ -71,6 +72,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     SessionBusy: lambda error: Refused(409, "session_busy", str(error), run=error.run),
     NothingToCompact: lambda error: Refused(409, "nothing_to_compact", str(error)),
     NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
+    UnusableRecording: lambda error: Refused(409, "not_replayable", str(error)),
     BudgetSpent: lambda error: TooSoon("budget", str(error), error.reset, budget=error.budget),
     NoApproval: lambda error: Refused(404, "not_found", str(error)),
     AlreadyDecided: lambda error: Refused(

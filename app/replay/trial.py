@@ -1,0 +1,224 @@
+"""Trials: a stored run again with another model, prompt or profile, which is asked for real.
+
+Results come from the recording where a call is the one that was made then; the run ends at a call that was not, or goes
+on by real tools in a scratch copy of the workspace (`folder`). Nothing of it is kept but what it has used: it is an
+unlisted run of the same principal, in its budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.checkpoints.call_changes import CallChanges
+from app.core import events
+from app.core.messages import Message
+from app.core.rules import WhenAbsent
+from app.policy.approvals import Approvals
+from app.replay.approvals import NO_STORE
+from app.replay.checks import Checked
+from app.replay.events import Event
+from app.replay.recording import Recording, ResultPart
+from app.replay.tools import key_of
+from app.replay.world import messages_of
+from app.runs.agent import Agent
+from app.runs.run_factory import RunFactory
+from app.runs.run_options import RunOptions
+from app.storage.approvals import ApprovalRow
+from app.storage.principals import Principal
+from app.transcript.run_request import RunRequest
+from parsing import Arguments
+from tools.base.outcome import Progress, Result
+from tools.tool import Context, Tool, ToolList
+from tools.toolbox import Toolbox
+
+Match = Literal["exact", "name"]
+STOPPED_AT = "trial_ended"  # why a run is stopped that makes a call without a recorded result
+NOT_ASKED = "nobody is asked in a trial"
+
+
+class Summary(Struct, omit_defaults=True):
+    """One way that a run went. `calls` are words: the name and the arguments, and if it failed."""
+
+    model: str
+    reason: str
+    text: str
+    calls: list[str]
+    rounds: int
+    tokens: int
+    seconds: float | None = None
+    cost: float | None = None
+
+
+class Trial(Struct, omit_defaults=True):
+    """Both ways. `stopped_at`: the call at which the trial ended, because nothing is recorded of it."""
+
+    run: str
+    then: Summary
+    now: Summary
+    stopped_at: str = ""
+    checks: list[Checked] = []
+
+
+class RecordedResults(Struct):
+    """The results of then, by their calls: each is given once. With `match` name, the next one of the same tool is."""
+
+    by_key: dict[str, deque[ResultPart]]
+    by_name: dict[str, deque[ResultPart]]
+    match: Match = "exact"
+    _given: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, recording: Recording, match: Match) -> RecordedResults:
+        started = {one["call"]: one for one in recording.events if one["type"] == events.ToolStarted.type}
+        by_key, by_name = defaultdict[str, deque[ResultPart]](deque), defaultdict[str, deque[ResultPart]](deque)
+        for result in recording.results:
+            if event := started.get(result.call):
+                by_key[key_of(event["name"], event["arguments"])].append(result)
+            by_name[result.name].append(result)
+        return cls(by_key, by_name, match)
+
+    def take(self, name: str, arguments: Arguments) -> ResultPart | None:
+        places = [self.by_key.get(key_of(name, arguments))]
+        if self.match == "name":
+            places.append(self.by_name.get(name))
+        for place in places:
+            while place:
+                if (one := place.popleft()).call not in self._given:
+                    self._given.add(one.call)
+                    return one
+        return None
+
+    def has(self, name: str, arguments: Arguments) -> bool:
+        """Return True if a call like this one was made then."""
+        return bool(self.by_key.get(key_of(name, arguments)))
+
+
+class TrialApprovals(Approvals):
+    """Approvals of a trial: a call that was made then may be given its result, any other is denied."""
+
+    def __init__(self, recorded: RecordedResults) -> None:
+        super().__init__(NO_STORE)
+        self._recorded = recorded
+
+    async def wait(self, row: ApprovalRow) -> ApprovalRow:
+        self._waiting.pop(row.run, None)
+        known = self._recorded.has(row.name, json.loads(row.arguments))
+        return replace(row, state="approved" if known else "denied", by=NOT_ASKED, scope="once")
+
+    async def withdraw(self, run: str, by: str = "") -> ApprovalRow | None:
+        waiting = self._waiting.pop(run, None)
+        return replace(waiting[0], state="withdrawn", by=by) if waiting else None
+
+
+class TrialRun(Struct):
+    """Runs one trial. `folder` is the scratch copy of the workspace in which it may go on by real tools."""
+
+    factory: RunFactory
+    principal: Principal
+    recording: Recording
+    match: Match = "exact"
+    folder: Path | None = None
+    context: Context | None = None  # of the calls of a trial that has a folder
+    _run: str = ""
+    _stopped_at: str = ""
+    _stopping: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def go(self, options: RunOptions) -> Trial:
+        """Raises what making an agent and starting a run raise."""
+        agent = await self.factory.agent(self.principal, options.model_copy(update={"when_absent": WhenAbsent.WAIT}))
+        self._stage(agent)
+        history = [*messages_of(self.recording.history), *messages_of(self.recording.said)]
+        turn = RunRequest(
+            "", history=history, unlisted=True, policy=options.policy(), labels=await self._labels(history), tied=True
+        )
+        began = monotonic()
+        row = await self.factory.runs.start(agent, self.principal, turn)
+        self._run = row.id
+        log = list[Event]()
+        try:
+            async with aclosing(self.factory.runs.watch(row.id, 0)) as pages:
+                async for rows in pages:
+                    log += (json.loads(one.data) for one in rows)
+        finally:
+            await self.factory.runs.cancel(row.id)
+        now = summary_of(log, agent.provider.answers or row.model, seconds=round(monotonic() - began, 2))
+        then = summary_of(self.recording.events, self.recording.run.model)
+        return Trial(self.recording.run.id, then, now, self._stopped_at)
+
+    def _stage(self, agent: Agent) -> None:
+        """Put recorded results in place of tools, and leave out what keeps something."""
+        scope, recorded = agent.scope, RecordedResults.of(self.recording, self.match)
+        gate = scope.gate
+        tools = ToolList(self._tried(tool, recorded) for tool in scope.toolbox.known)
+        scope.toolbox = Toolbox(tools, gate.decide, gate.principal.name, gate.offer, gate.classification.current)
+        scope.approvals = TrialApprovals(recorded)
+        scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = None
+        scope.changes = CallChanges()
+        agent.first_contact = None
+        if self.folder:
+            self.context = scope.tool_context = replace(scope.tool_context, workspace=self.folder, jobs=None)
+            gate.work_in(self.folder)
+
+    def _tried(self, tool: Tool, recorded: RecordedResults) -> Tool:
+        async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
+            found = recorded.take(tool.name, arguments)
+            if found:
+                yield Result(found.ok, found.text, found.exit_code, untrusted=found.untrusted)
+                return
+            if self.folder is None or not tool.confined:
+                self._stopped_at = f"{tool.name} {json.dumps(arguments, ensure_ascii=False)}"
+                await self._stop()
+            async with aclosing(tool.run(tool.with_paths(arguments, context.workspace), context)) as updates:
+                async for update in updates:
+                    yield update
+
+        return replace(tool, run=run, paths={})
+
+    async def _stop(self) -> None:
+        """End the run from beside it: a call cannot wait for the end of its own run."""
+        self._stopping.append(asyncio.create_task(self.factory.runs.cancel(self._run, STOPPED_AT)))
+        await asyncio.Event().wait()
+
+    async def _labels(self, history: Sequence[Message]) -> list[str]:
+        """Return the labels of the session: the requests of a trial may go only where those of the run might."""
+        if self.factory.labels is None:
+            return []
+        return sorted(await self.factory.labels.of_session(self.recording.run.session))
+
+
+def summary_of(log: Sequence[Event], model: str, seconds: float | None = None) -> Summary:
+    """Return what a log says in the end."""
+    last = log[-1] if log else {"type": ""}
+    used = [one for one in log if one["type"] == events.Usage.type]
+    costs = [one["cost"] for one in used if one.get("cost") is not None]
+    return Summary(
+        model,
+        reason=str(last.get("reason") or last.get("code") or "unknown"),
+        text=str(last.get("text", last.get("message", ""))),
+        calls=list(_calls(log)),
+        rounds=sum(one["type"] == events.RoundStarted.type for one in log),
+        tokens=sum(one["prompt_tokens"] + one["completion_tokens"] for one in used),
+        seconds=seconds,
+        cost=sum(costs) if costs else None,
+    )
+
+
+def _calls(log: Sequence[Event]) -> Iterator[str]:
+    failed = {one["call"] for one in log if one["type"] == events.ToolFinished.type and not one["ok"]}
+    for one in log:
+        match one["type"]:
+            case events.ToolStarted.type:
+                words = f"{one['name']} {json.dumps(one['arguments'], ensure_ascii=False)}"
+                yield f"{words} (failed)" if one["call"] in failed else words
+            case events.ToolRejected.type if one.get("name"):
+                yield f"{one['name']} (refused)"
