@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.storage.changes import Change, ChangeWriter
 from tools.base.hidden_fields import repr_without
 
@@ -17,6 +19,13 @@ class RecordingRow(Change, frozen=True):
     data: bytes
 
     __repr__ = repr_without("data")
+
+
+class RunCounts(Struct, frozen=True):
+    """The number of runs that have ended, and the first part of the newest recording, None without one."""
+
+    ended: int = 0
+    newest: bytes | None = None
 
 
 class RecordingStore(ChangeWriter, Protocol):

@@ -18,9 +18,11 @@ from msgspec import Struct
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.mcp import McpServerRow
+from app.storage.recordings import RunCounts
 from app.storage.sql.columns import Select
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
 from app.storage.sql.principals import TOKEN_COUNTS
+from app.storage.sql.recordings import RUN_COUNTS
 from app.storage.sqlite.database import ADVICE, FAILURES, GENERAL_ADVICE
 from app.storage.sqlite.open_files import bytes_of
 from app.storage.sqlite.schema import SCHEMA
@@ -48,6 +50,7 @@ class StoredConfiguration(Struct, frozen=True):
     endpoints: tuple[EndpointRow, ...] = ()
     mcp_servers: tuple[McpServerRow, ...] = ()
     tokens: TokenCounts = TokenCounts(0, 0, 0)
+    runs: RunCounts = RunCounts()
 
 
 class Library(Struct, frozen=True):
@@ -79,7 +82,9 @@ def read_configuration(path: Path, *, served: bool) -> StoredConfiguration:
     """Raises StoreFailed, also for a schema that has no such tables yet."""
     with _opened(path, served=served) as connection:
         [tokens] = _rows(connection, TOKEN_COUNTS, time.time())
-        return StoredConfiguration(tuple(_rows(connection, ENDPOINTS)), tuple(_rows(connection, MCP_SERVERS)), tokens)
+        [runs] = _rows(connection, RUN_COUNTS)
+        endpoints, servers = _rows(connection, ENDPOINTS), _rows(connection, MCP_SERVERS)
+        return StoredConfiguration(tuple(endpoints), tuple(servers), tokens, runs)
 
 
 def _rows(connection: sqlite3.Connection, query: Select[_Row], *values: object) -> list[_Row]:

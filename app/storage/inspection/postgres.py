@@ -15,8 +15,10 @@ from app.storage.postgres.connections import MOST, Connection
 from app.storage.postgres.database import place_of
 from app.storage.postgres.failures import FAILURES, failure
 from app.storage.postgres.schema import EXISTS, NEEDED, SCHEMA
+from app.storage.recordings import RunCounts
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
 from app.storage.sql.principals import TOKEN_COUNTS
+from app.storage.sql.recordings import RUN_COUNTS
 from app.storage.tokens import TokenCounts
 
 NEWEST = len(SCHEMA)
@@ -111,4 +113,5 @@ async def _stored(connection: Connection) -> StoredConfiguration:
     endpoints = [EndpointRow(*row) for row in await connection.fetch(ENDPOINTS.sql)]
     servers = [McpServerRow(*row) for row in await connection.fetch(MCP_SERVERS.sql)]
     counts = await connection.fetchrow(TOKEN_COUNTS.sql.replace("?", "$1"), time.time())
-    return StoredConfiguration(tuple(endpoints), tuple(servers), TokenCounts(*(counts or (0, 0, 0))))
+    runs = RunCounts(*(await connection.fetchrow(RUN_COUNTS.sql) or ()))
+    return StoredConfiguration(tuple(endpoints), tuple(servers), TokenCounts(*(counts or (0, 0, 0))), runs)

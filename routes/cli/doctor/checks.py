@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.redaction.redactor import Redactor
-from routes.cli.doctor import database, folders, machine, mcp, models, network, sandbox
+from routes.cli.doctor import database, folders, machine, mcp, models, network, replays, sandbox
 from routes.cli.doctor.finding import Check, Finding, Findings, Look, State, Subject, in_thread, ok, problem, skipped
 from routes.terminal.approval_text import one_line
 
@@ -48,6 +48,7 @@ CHECKS = (
     Check("data directory", folders.data_dir, SETTINGS, limit_s=3.0),
     Check("server", folders.server, ("data directory",), limit_s=2.0),
     Check("database", database.database, FOLDER, limit_s=6.0),
+    Check("replays", replays.replays, STORED, limit_s=18.0),
     Check("workspace", folders.workspace, SETTINGS),
     Check("permissions", folders.permissions, ("data directory",)),
     Check("clock", machine.clock, ("data directory",)),

@@ -28,6 +28,8 @@ def doctor_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", dest="as_json", action="store_true", help="write the report as JSON")
     help_text = "start no MCP server and contact no model server: nothing leaves this machine"
     parser.add_argument("--offline", action="store_true", help=help_text)
+    help_text = "replay the newest runs, as many as 10 s allow: this version must not take them otherwise"
+    parser.add_argument("--replay", action="store_true", help=help_text)
     help_text = "send one short request to each model, and measure the time to its first token"
     parser.add_argument("--ask-model", action="store_true", help=help_text)
 
@@ -63,6 +65,7 @@ def subject_of(flags: Mapping[str, object], environ: Mapping[str, str]) -> Subje
         objections=objections,
         ask_model=bool(flags.get("ask_model")),
         offline=bool(flags.get("offline")),
+        replay=bool(flags.get("replay")),
     )
 
 

@@ -68,6 +68,7 @@ class Subject(Struct):
     objections: Sequence[str] = ()
     ask_model: bool = False
     offline: bool = False
+    replay: bool = False  # stored runs
     mcp_s: float = 11.0  # for all MCP servers together to be connected; ending them takes its time, too
     server: int | None = None
     stored: StoredConfiguration = field(default_factory=StoredConfiguration)
