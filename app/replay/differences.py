@@ -149,7 +149,7 @@ def _request(
 ) -> Iterator[Difference]:
     where = f"Request {number}"
     if old.held.tools != new.held.tools:
-        yield Difference("request", f"{where}, tools", _short(str(old.held.tools)), _short(str(new.held.tools)))
+        yield Difference("request", f"{where}, tools", _names(old.held), _names(new.held))
     if old.held.most != new.held.most:
         yield Difference("request", f"{where}, limit of tokens", str(old.held.most), str(new.held.most))
     if len(then) != len(now):
@@ -158,6 +158,10 @@ def _request(
         (role, size, _), (its, now_size, _) = then[other], now[other]
         place = f"{where}, message {other + 1} of {len(then)}"
         yield Difference("request", place, f"{role}, {size:,} characters", f"{its}, {now_size:,} characters")
+
+
+def _names(held: Held) -> str:
+    return "those of before" if held.tools is None else _short(", ".join(held.tools) or "none")
 
 
 def _frame(recording: Recording, frames: Sequence[str]) -> Difference:

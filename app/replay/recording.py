@@ -18,6 +18,7 @@ from app.runs.recording.parts import Begin, Decided, RequestPart, Since
 
 FORMAT, VERSION = "dragoman run", 1
 MOST_BYTES = 1 << 28
+LONGEST_LINE = 140  # characters of a value that stands in one
 NO_EVENTS = "It has no events: the run has not begun."
 
 
@@ -103,7 +104,21 @@ def written(recording: Recording) -> str:
     """Return the file of a recording, readable and the same for the same recording."""
     content = msgspec.to_builtins(recording)
     head = {"format": FORMAT, "version": VERSION, "sum": _sum(content)}
-    return json.dumps(head | content, indent=1) + "\n"
+    return _pretty(head | content, 0) + "\n"
+
+
+def _pretty(value: Any, depth: int) -> str:
+    """Return JSON in lines: a field each, and lists of plain values in one."""
+    indent = "\n" + " " * (depth + 1)
+    if len(line := json.dumps(value)) <= LONGEST_LINE:
+        return line
+    match value:
+        case dict() if value:
+            fields = (f"{json.dumps(name)}: {_pretty(one, depth + 1)}" for name, one in value.items())
+            return f"{{{indent}{f',{indent}'.join(fields)}{indent[:-1]}}}"
+        case list() if any(isinstance(one, dict | list) for one in value):
+            return f"[{indent}{f',{indent}'.join(_pretty(one, depth + 1) for one in value)}{indent[:-1]}]"
+    return line
 
 
 def read_recording(text: str | bytes, name: str) -> Recording:

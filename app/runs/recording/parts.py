@@ -117,12 +117,12 @@ class Counting(Struct, frozen=True, omit_defaults=True):
 class Held(Struct, omit_defaults=True):
     """The messages of a request: role, characters and digest of each; `same`: so many are those of the one before.
 
-    `tools` are those offered in the request, `most` is its limit of tokens.
+    `tools` are those offered in the request, if they are others than before; `most` is its limit of tokens.
     """
 
     same: int = 0
     messages: list[tuple[str, int, str]] = []
-    tools: list[str] = []
+    tools: list[str] | None = None
     most: int | None = None
 
 

@@ -57,6 +57,7 @@ class RunRecorder(Struct):
     _counting: parts.Counting | None = None
     _opening: tuple[Sequence[Message], str, bool] | None = None
     _openings: set[str] = field(default_factory=set)
+    _tools: list[str] | None = None
     _messages: list[HeldMessage] = field(default_factory=list)
     _digests: dict[int, tuple[Message, HeldMessage]] = field(default_factory=dict)
     _counted: set[str] = field(default_factory=set)
@@ -130,10 +131,11 @@ class RunRecorder(Struct):
         held = [self._digest(message) for message in request.messages if message.text != PICTURES]
         names = [tool.name for tool in request.tools]
         if not in_round:
-            return parts.Held(0, held, names, request.max_tokens)
+            return parts.Held(0, held, names or None, request.max_tokens)
+        before_names, self._tools = self._tools, names
         before, self._messages = self._messages, held
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, held, strict=False)))
-        return parts.Held(same, held[same:], names, request.max_tokens)
+        return parts.Held(same, held[same:], None if names == before_names else names, request.max_tokens)
 
     def _digest(self, message: Message) -> HeldMessage:
         """Return the digest of a message, made once: each request has those of the one before again."""

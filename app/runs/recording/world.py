@@ -49,7 +49,7 @@ async def world_of(
         built_in=[tool.name for tool in toolbox.known if tool.name in OWN],
         hidden=sorted(hidden_tools(toolbox)),
         listed=[tool.name for tool in toolbox.offered],
-        sources=[(one.place, one.text) for one in sources],
+        sources=[(one.place, one.text) for one in sources if one.text.strip()],
         grants=[grant_fields(one) for one in policy.grants],
         disabled=list(policy.disabled),
         tainted=policy.tainted,

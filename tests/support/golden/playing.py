@@ -18,13 +18,18 @@ from typing import Any
 
 from app.core.provider import Piece
 from app.models.scripted import Line, Pause, Reply, Scripted
+from app.replay.checking import checked, recorded_or_derived
+from app.replay.recording import Recording
 from parsing import Call, CallDelta, CallOpened
+from routes.lanes.recorded_frames import frames_of as frames_of_lane
+from routes.services import Services
 from tests import ROOT
 from tests.support.models.upstream import Act, upstream
 from tests.support.server.serving import Served, serving
 from tools.catalogue import TOOLS
 
 RUNS = ROOT / "fixtures" / "runs"
+RECORDINGS = ROOT / "fixtures" / "recordings"
 LIMIT_S = 60
 HOLD = Pause(asyncio.Event())  # in a script: until the stage's `gate` is opened
 Event = dict[str, Any]
@@ -110,15 +115,18 @@ def native(number: int, name: str, arguments: Mapping[str, object]) -> list[Piec
     return [CallOpened(number, name), *pieces, Call(number, name, dict(arguments), "native")]
 
 
-async def play(story: Story, folder: Path) -> str:
-    """The text that belongs in the story's fixture."""
+async def play(story: Story, folder: Path, recordings: list[Recording] | None = None) -> str:
+    """The text that belongs in the story's fixture. Its runs are recorded, and go the same way when they are replayed.
+
+    `recordings` takes them.
+    """
     async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
         gate = asyncio.Event()
         provider = None if story.acts else story.provider() if story.provider else scripted(story, gate)
         if story.acts:
             servers = [await stack.enter_async_context(upstream(*acts, chats=True)) for acts in story.acts]
             (folder / "dragoman.toml").write_text(endpoints([one.base_url for one in servers], story.format))
-        served = await stack.enter_async_context(serving(folder, provider, time_zone="UTC", **story.flags))
+        served = await stack.enter_async_context(serving(folder, provider, time_zone="UTC", record=True, **story.flags))
         for name, text in story.files.items():
             (folder / "work" / name).write_text(text)
         for secret in story.secrets:
@@ -131,7 +139,24 @@ async def play(story: Story, folder: Path) -> str:
         assert Names(folder).normalised(await stage.replay(stage.run)) == logs[0], "a replay has the same events"
         further = await story.afterwards(stage) if story.afterwards else ()
         logs += [names.normalised(await stage.replay(run)) for run in further]
+        for run in (stage.run, *further):
+            recording = await same_again(served.services, run)
+            if recordings is not None:
+                recordings.append(recording)
     return f": {story.about}\n\n" + "".join(logs)
+
+
+async def same_again(services: Services, run: str) -> Recording:
+    """Replay a run, with the borders of its model's pieces and without; return its recording."""
+    row = await services.store.run(run)
+    assert row
+    recording = await recorded_or_derived(services.store, row, services.settings)
+    assert recording.is_recorded
+    for exact in (True, False):
+        outcome = await checked(recording, run, frames_of_lane, exact=exact)
+        assert not outcome.reason, outcome.reason
+        assert not outcome.differences, "\n".join(one.words for one in outcome.differences)
+    return recording
 
 
 @contextmanager
