@@ -44,7 +44,7 @@ def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
 
 
 def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
-    """Return a log in the one form that an encoder's frames can be compared of: deltas joined, without times."""
+    """Return a log in the one form that an encoder's frames can be compared of: deltas joined, without times and estimates."""
     found = list[Event]()
     for event in logged:
         if event["type"] == events.ToolProgress.type:
@@ -52,13 +52,23 @@ def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
         one = {name: value for name, value in event.items() if name not in TIMES}
         if "duration_s" in event:
             one["duration_s"] = 0.0
+        if event["type"] == events.Usage.type:
+            one = _only_measured(one)
         if event["type"] == events.RunFinished.type:
-            one["usage"] = {name: value for name, value in event["usage"].items() if name != "timing"}
+            usage = {name: value for name, value in event["usage"].items() if name != "timing"}
+            one["usage"] = _only_measured(usage)
         if found and _continues(found[-1], one):
             found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
         else:
             found.append(one)
     return [EventRow(run, seq, one["type"], json.dumps(one)) for seq, one in enumerate(found, 1)]
+
+
+def _only_measured(usage: Event) -> Event:
+    """Return usage without tokens that were estimated: they depend on what stood where a secret stands."""
+    if usage.get("measured"):
+        return usage
+    return {name: 0 if name.endswith("_tokens") else value for name, value in usage.items()}
 
 
 def _from_start(logged: Iterable[Event]) -> list[Event]:

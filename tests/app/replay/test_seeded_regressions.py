@@ -1,0 +1,155 @@
+"""A regression that is put into the code is found by the recordings: each row is one, in one part of the product.
+
+Our own code is patched, against the rule of this house, because that is what is tried: what a fault would change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pytest import MonkeyPatch
+
+from app.context.compaction import replay as compaction
+from app.context.view import View
+from app.models.tokens import counter
+from app.policy import call_rows, gate
+from app.policy.decision_table import DecisionRow
+from app.policy.guards import JUDGE
+from app.provenance.quotation import Provenance
+from app.redaction.redactor import RedactedStream, Redactor
+from app.replay.checking import OTHERWISE
+from app.replay.recording import Recording
+from app.runs.discipline.limits import Limits
+from app.runs.discipline.loop_detector import LoopDetector
+from app.runs.tool_results import Results
+from app.transcript import reply
+from parsing import parser
+from routes.lanes.ag_ui.stream import AGUIEncoder
+from routes.lanes.anthropic_messages.stream import MessagesEncoder
+from routes.lanes.openai_chat.stream import ChatEncoder
+from routes.lanes.responses.encoder import ResponseEncoder
+from routes.lanes.ui_message_stream.stream import UIStreamEncoder
+from tests.support.replays import golden, lanes_and_secrets, outcomes
+
+pytestmark = pytest.mark.anyio
+Seed = Callable[[MonkeyPatch], None]
+
+
+def without_row(module: Any, table: str, name: str) -> Seed:
+    """A row of a table of decisions is lost."""
+
+    def seed(patch: MonkeyPatch) -> None:
+        rows: Sequence[DecisionRow] = getattr(module, table)
+        left = tuple(row for row in rows if row.name != name)
+        assert len(left) == len(rows) - 1
+        patch.setattr(module, table, left)
+
+    return seed
+
+
+def returns(owner: Any, name: str, value: Any) -> Seed:
+    """A function returns always the same."""
+    return lambda patch: patch.setattr(owner, name, lambda *_, **__: value)
+
+
+def becomes(owner: Any, name: str, value: Any) -> Seed:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def without_fences(patch: MonkeyPatch) -> None:
+    before = parser.Parser.__init__
+
+    def begin(self: parser.Parser, tools: Any, **more: Any) -> None:
+        before(self, tools, **more | {"fences": False})
+
+    patch.setattr(parser.Parser, "__init__", begin)
+
+
+def without_calls(patch: MonkeyPatch) -> None:
+    before = parser.Parser.__init__
+
+    def begin(self: parser.Parser, tools: Any, **more: Any) -> None:
+        before(self, tools, **more | {"calls": False})
+
+    patch.setattr(parser.Parser, "__init__", begin)
+
+
+def forgets_cuts(patch: MonkeyPatch) -> None:
+    before = parser.Parser.close
+    patch.setattr(parser.Parser, "close", lambda self, *, cut=False: before(self, cut=False))
+    patch.setattr(reply, "CUT_OFF", ())
+
+
+async def no_quotations(*_: object) -> dict[str, str]:
+    return {}
+
+
+def shows_beginnings(patch: MonkeyPatch) -> None:
+    """Text that may be the beginning of a secret is not held back."""
+
+    def feed(self: RedactedStream, piece: str) -> str:
+        return self._redactor.redact(piece)
+
+    patch.setattr(RedactedStream, "feed", feed)
+
+
+def changes_frames(encoder: Any) -> Seed:
+    """The frames of one kind of event have another field."""
+
+    def seed(patch: MonkeyPatch) -> None:
+        before = encoder.frames
+        patch.setattr(encoder, "frames", lambda self, row: before(self, row).replace('"type"', '"kind"', 1) or "")
+
+    return seed
+
+
+SEEDS: dict[str, Seed] = {
+    "parser: fences are no calls": without_fences,
+    "parser: tags are text": without_calls,
+    "parser: a call that is cut off counts": forgets_cuts,
+    "parser: arguments are not repaired": becomes(reply, "read_arguments", lambda arguments, _: (arguments, ())),
+    "gate: the mode does not ask": without_row(gate, "GATE_ROWS", "mode"),
+    "gate: grants do not count": without_row(gate, "GATE_ROWS", "granted"),
+    "gate: an unattended run asks": without_row(gate, "GATE_ROWS", "unattended"),
+    "gate: quotations run": becomes(Provenance, "quotations", no_quotations),
+    "gate: the judge does not count": without_row(call_rows, "CALL_ROWS", JUDGE),
+    "trim: down to less": becomes(compaction, "TARGET", 0.5),
+    "trim: messages count more": becomes(counter, "ROLE", 50),
+    "trim: no summaries": returns(View, "_due", None),
+    "trim: results are whole": becomes(Results, "shown", lambda self, text, *_, **__: text),
+    "redaction: nothing is hidden": returns(Redactor, "is_clean", True),
+    "redaction: pieces of a secret are shown": shows_beginnings,
+    "discipline: no limit of rounds": becomes(Limits, "over", lambda *_: None),
+    "discipline: loops go on": returns(LoopDetector, "detects", False),
+    "lanes: Chat Completions": changes_frames(ChatEncoder),
+    "lanes: Messages": changes_frames(MessagesEncoder),
+    "lanes: Responses": changes_frames(ResponseEncoder),
+    "lanes: AG-UI": changes_frames(AGUIEncoder),
+    "lanes: the AI SDK": changes_frames(UIStreamEncoder),
+}
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
+    return [*golden().values(), *asyncio.run(lanes_and_secrets(tmp_path_factory.mktemp("lanes")))]
+
+
+async def test_nothing_is_found_where_nothing_was_changed(recordings: list[Recording]) -> None:
+    for outcome in await outcomes(recordings):
+        assert not outcome.reason
+        assert not outcome.differences, "\n".join(one.words for one in outcome.differences)
+
+
+@pytest.mark.parametrize("name", SEEDS)
+async def test_a_seeded_regression_is_found(
+    recordings: list[Recording], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SEEDS[name](monkeypatch)
+    found = [one for one in await outcomes(recordings, exact=True) if one.state == OTHERWISE]
+    assert found, "no recording goes otherwise"
+    for outcome in found:
+        for difference in outcome.differences:
+            assert difference.words.isprintable(), difference.words

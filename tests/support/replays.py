@@ -1,0 +1,56 @@
+"""Recordings for the tests of replays: the golden ones, and those of lanes, secrets and small windows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from app.models.scripted import Reply, Scripted
+from app.replay.checking import Outcome, checked, recorded_or_derived
+from app.replay.recording import Recording, read_recording
+from routes.lanes.catalogue import LANES
+from routes.lanes.recorded_frames import frames_of
+from tests.support.golden.playing import RECORDINGS
+from tests.support.server.serving import Served, serving
+
+SECRET, TOKEN = "sk-verysecretvalue12", f"dgm_{'aB3' * 14}x"
+CALL = "I look.\n```bash\necho hi\n```\n"
+WORDS = ("It printed hi, and the key is sk-very", "secret", "value12, the token ", TOKEN[:9], TOKEN[9:], ".")
+
+
+@cache
+def golden() -> dict[str, Recording]:
+    return {path.stem: read_recording(path.read_text(), path.name) for path in sorted(RECORDINGS.glob("*.json"))}
+
+
+@asynccontextmanager
+async def recording(folder: Path, replies: Sequence[Reply], **flags: object) -> AsyncGenerator[Served, None]:
+    """A server that records its runs."""
+    async with serving(folder, Scripted(replies), record=True, time_zone="UTC", **flags) as served:
+        served.services.redactor.add(SECRET)
+        yield served
+
+
+async def recorded(served: Served) -> list[Recording]:
+    """All runs of a server, oldest first."""
+    services = served.services
+    rows = await services.store.ended_runs(0)
+    return [await recorded_or_derived(services.store, row, services.settings) for row in rows]
+
+
+async def lanes_and_secrets(folder: Path) -> list[Recording]:
+    """A run through each lane, each with a call and with secrets in several pieces."""
+    async with recording(folder, [CALL, WORDS] * (len(LANES) + 1)) as served:
+        await served.chat("Print hi")
+        for lane in LANES:
+            body: Mapping[str, Any] = lane.example | {"stream": True}
+            answer = await served.client.post(lane.path, json=body)
+            assert answer.is_success, answer.text
+        return await recorded(served)
+
+
+async def outcomes(recordings: Iterable[Recording], *, exact: bool = False) -> list[Outcome]:
+    return [await checked(one, one.run.id, frames_of, exact=exact) for one in recordings]
