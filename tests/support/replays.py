@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from app.core.provider import Finished
 from app.models.scripted import Reply, Scripted
 from app.replay.checking import Outcome, checked, recorded_or_derived
 from app.replay.recording import Recording, read_recording
 from routes.lanes.catalogue import LANES
 from routes.lanes.recorded_frames import frames_of
-from tests.support.golden.playing import RECORDINGS
+from tests.support.golden.playing import RECORDINGS, native
 from tests.support.server.serving import Served, serving
 
 SECRET, TOKEN = "sk-verysecretvalue12", f"dgm_{'aB3' * 14}x"
@@ -49,6 +50,29 @@ async def lanes_and_secrets(folder: Path) -> list[Recording]:
             body: Mapping[str, Any] = lane.example | {"stream": True}
             answer = await served.client.post(lane.path, json=body)
             assert answer.is_success, answer.text
+        return await recorded(served)
+
+
+async def limits_and_repairs(folder: Path) -> list[Recording]:
+    """Runs with repaired arguments, with calls that are quotations or cut off, and with long results."""
+    quoted = "```bash\necho quoted\n```"
+    cut = '<tool_call>\n{"name": "bash", "arguments": {"command": "echo cut"}}\n'
+    counts: list[tuple[str, list[Reply]]] = [
+        (f"Count {number}", [f"```bash\nseq {number} 2000\n```", "word " * 400]) for number in range(1, 9)
+    ]
+    turns: list[tuple[str, list[Reply]]] = [
+        ("Read the note", [native(0, "read_file", {"path": "note.txt", "offset": "2"}), "It is short."]),
+        (f"What does this do? {quoted}", [quoted, "It prints a word."]),
+        ("Print a word", [[cut, Finished("length")], "It was cut off."]),
+        *counts,
+    ]
+    replies = [reply for _, those in turns for reply in those]
+    async with recording(folder, replies, window=6000, summarise_at=1, result_characters=3000) as served:
+        (folder / "work" / "note.txt").write_text("Milk,\nbread\nand salt.\n")
+        session: dict[str, object] = {"when_absent": "deny"}
+        for message, _ in turns:
+            events = await served.chat(message, **session)
+            session |= {"session": events[0]["session"]}
         return await recorded(served)
 
 

@@ -32,7 +32,7 @@ from routes.lanes.anthropic_messages.stream import MessagesEncoder
 from routes.lanes.openai_chat.stream import ChatEncoder
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.ui_message_stream.stream import UIStreamEncoder
-from tests.support.replays import golden, lanes_and_secrets, outcomes
+from tests.support.replays import golden, lanes_and_secrets, limits_and_repairs, outcomes
 
 pytestmark = pytest.mark.anyio
 Seed = Callable[[MonkeyPatch], None]
@@ -42,7 +42,7 @@ def without_row(module: Any, table: str, name: str) -> Seed:
     """A row of a table of decisions is lost."""
 
     def seed(patch: MonkeyPatch) -> None:
-        rows: Sequence[DecisionRow] = getattr(module, table)
+        rows: Sequence[DecisionRow[Any]] = getattr(module, table)
         left = tuple(row for row in rows if row.name != name)
         assert len(left) == len(rows) - 1
         patch.setattr(module, table, left)
@@ -77,12 +77,6 @@ def without_calls(patch: MonkeyPatch) -> None:
     patch.setattr(parser.Parser, "__init__", begin)
 
 
-def forgets_cuts(patch: MonkeyPatch) -> None:
-    before = parser.Parser.close
-    patch.setattr(parser.Parser, "close", lambda self, *, cut=False: before(self, cut=False))
-    patch.setattr(reply, "CUT_OFF", ())
-
-
 async def no_quotations(*_: object) -> dict[str, str]:
     return {}
 
@@ -97,11 +91,11 @@ def shows_beginnings(patch: MonkeyPatch) -> None:
 
 
 def changes_frames(encoder: Any) -> Seed:
-    """The frames of one kind of event have another field."""
+    """The frames have another form."""
 
     def seed(patch: MonkeyPatch) -> None:
         before = encoder.frames
-        patch.setattr(encoder, "frames", lambda self, row: before(self, row).replace('"type"', '"kind"', 1) or "")
+        patch.setattr(encoder, "frames", lambda self, row: before(self, row).replace('"', "'", 1))
 
     return seed
 
@@ -109,14 +103,14 @@ def changes_frames(encoder: Any) -> Seed:
 SEEDS: dict[str, Seed] = {
     "parser: fences are no calls": without_fences,
     "parser: tags are text": without_calls,
-    "parser: a call that is cut off counts": forgets_cuts,
+    "parser: thoughts are lost": becomes(reply, "Thought", type("Nothing", (), {})),
     "parser: arguments are not repaired": becomes(reply, "read_arguments", lambda arguments, _: (arguments, ())),
     "gate: the mode does not ask": without_row(gate, "GATE_ROWS", "mode"),
     "gate: grants do not count": without_row(gate, "GATE_ROWS", "granted"),
     "gate: an unattended run asks": without_row(gate, "GATE_ROWS", "unattended"),
     "gate: quotations run": becomes(Provenance, "quotations", no_quotations),
     "gate: the judge does not count": without_row(call_rows, "CALL_ROWS", JUDGE),
-    "trim: down to less": becomes(compaction, "TARGET", 0.5),
+    "trim: not far enough": becomes(compaction, "TARGET", 1.0),
     "trim: messages count more": becomes(counter, "ROLE", 50),
     "trim: no summaries": returns(View, "_due", None),
     "trim: results are whole": becomes(Results, "shown", lambda self, text, *_, **__: text),
@@ -134,7 +128,8 @@ SEEDS: dict[str, Seed] = {
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
-    return [*golden().values(), *asyncio.run(lanes_and_secrets(tmp_path_factory.mktemp("lanes")))]
+    made = (asyncio.run(make(tmp_path_factory.mktemp("runs"))) for make in (lanes_and_secrets, limits_and_repairs))
+    return [*golden().values(), *(one for those in made for one in those)]
 
 
 async def test_nothing_is_found_where_nothing_was_changed(recordings: list[Recording]) -> None:
