@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -47,7 +47,7 @@ async def lanes_and_secrets(folder: Path) -> list[Recording]:
     async with recording(folder, [CALL, WORDS] * (len(LANES) + 1)) as served:
         await served.chat("Print hi")
         for lane in LANES:
-            body: Mapping[str, Any] = lane.example | {"stream": True}
+            body: dict[str, Any] = {**lane.example, "stream": True}
             answer = await served.client.post(lane.path, json=body)
             assert answer.is_success, answer.text
         return await recorded(served)
