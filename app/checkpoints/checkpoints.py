@@ -326,6 +326,15 @@ class Checkpoints(WorkspaceScans):
             self.store.forget(runs)
             self.store.sweep()
 
+    async def forget_scratch(self, session: str, path: str) -> None:
+        """Forget the folder of a session that is gone."""
+        self._folders.pop(path, None)
+        await self._alone(lambda: self._forget_scratch(session, path))
+
+    def _forget_scratch(self, session: str, path: str) -> None:
+        self.store.forget_scratch(session, path)
+        self.store.sweep()
+
     async def sessions(self) -> set[str]:
         """Return the sessions that have checkpoints."""
         return {row.session for row in await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)}

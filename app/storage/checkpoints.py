@@ -94,7 +94,7 @@ class ScratchRow(Struct, frozen=True):
     session: str
     principal: str
     origin: str
-    created: float
+    created: float = 0.0
     files: Entries = {}
     base: Entries = {}
 
@@ -326,9 +326,12 @@ class CheckpointStore:
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO scratch VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def forget_scratch(self, session: str) -> None:
+    def forget_scratch(self, session: str, path: str) -> None:
+        """Forget the folder of a session, at this path, with all looks at it."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM scratch WHERE session = ?", (session,))
+            connection.execute("DELETE FROM looks WHERE workspace = ?", (path,))
+            connection.execute("DELETE FROM workspaces WHERE path = ?", (path,))
 
     def row(self, run: str) -> CheckpointRow | None:
         found = self._found("WHERE run = ?", run)

@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.config.folders import workspace_of
 from app.core.events import FileChanged
 from app.storage.runs import EventRow
 from app.workspace.changes import FOLDER_KIND
@@ -35,7 +34,7 @@ async def list_files(request: Request) -> Response:
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows = await services.store.events_of(session.id, FileChanged.type, MOST_EVENTS)
     files = latest(rows)
-    workspace = workspace_of(services.settings.workspace, current_principal(request))
+    workspace = await services.factory.workspace_of(current_principal(request), session.id)
     shown = await asyncio.to_thread(with_size, workspace, files[:MOST_FILES])
     return ASCIIResponse({"files": shown, "more": max(0, len(files) - MOST_FILES)})
 

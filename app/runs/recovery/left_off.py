@@ -55,3 +55,4 @@ class LeftOff(Struct, frozen=True):
     dropped: Mapping[str, str | None] = field(default_factory=dict)
     drafts: Mapping[str, str] = field(default_factory=dict)  # call -> document
     questions: Sequence[ApprovalRow] = ()  # open ones of calls that are over
+    code: str = RESUMED  # of the notice with the `words`
