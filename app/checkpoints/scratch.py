@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
@@ -24,10 +23,11 @@ from app.core.events import Notice
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import FILE, FOLDER, LINK, MOST_ASKED, UNAVAILABLE, Entries, Entry, LookRow, ScratchRow
 from app.workspace.scanner import BATCH
+from tools.base.patterns import lazy_pattern
 from tools.base.workspace import CREATE
 
 SCRATCH = "forks"  # in the data directory, which no command sees but its own folder
-NAME = re.compile(r"ses_[0-9a-z]{1,60}")
+NAME = lazy_pattern(r"ses_[0-9a-z]{1,60}")
 MOST_FOLDERS = 16  # of a principal
 NEW_S = 600.0  # in which a folder may be without its session
 QUIETLY = 1_000  # files that are copied without a word

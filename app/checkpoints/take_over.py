@@ -34,7 +34,7 @@ NOTHING = "There is nothing to take over."
 
 
 class ScratchChanges(Struct, frozen=True):
-    """What the runs of a session have changed in its folder; what is `left_out` is not taken over."""
+    """Changes of the runs of a session in its folder; those that are `left_out` are not taken over."""
 
     row: ScratchRow
     taken: Sequence[Changed]

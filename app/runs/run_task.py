@@ -32,7 +32,7 @@ from app.runs.agent import Agent
 from app.runs.discipline.fallback_answer import answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
 from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_calls
-from app.runs.recovery.left_off import ABANDONED, RETURN, SUSPENDED, LeftOff
+from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
 from app.storage.changes import StoreFailed
@@ -137,7 +137,7 @@ class RunTask:
         if left.calls.asked and left.calls.asked.state == "pending":
             self.approvals.reopen(left.calls.asked)
         if self.row.state != "queued":
-            self.log.add(Notice(left.code, left.words))
+            self.log.add(left.notice or Notice(RESUMED, left.words))
         for row in left.questions:
             self.log.put(ApprovalDecided(row.run, row.call, "withdrawn", time.time(), CALL_ENDED))
             self.log.add(ApprovalResolved(row.call, "withdrawn", CALL_ENDED))

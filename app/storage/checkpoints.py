@@ -440,12 +440,11 @@ def _encoded(entries: Before | None) -> bytes | None:
 
 def _looks(connection: sqlite3.Connection, workspace: str) -> list[LookRow]:
     sql = "SELECT run, call, is_after, at, before, number FROM looks WHERE workspace = ? ORDER BY number"
-    return [
-        LookRow(
-            workspace, run, call, bool(is_after), at, None if before is None else dict(_before.decode(before)), number
-        )
-        for run, call, is_after, at, before, number in connection.execute(sql, (workspace,)).fetchall()
-    ]
+    looks = list[LookRow]()
+    for run, call, is_after, at, encoded, number in connection.execute(sql, (workspace,)).fetchall():
+        before = None if encoded is None else dict(_before.decode(encoded))
+        looks.append(LookRow(workspace, run, call, is_after=bool(is_after), at=at, before=before, number=number))
+    return looks
 
 
 def _leave_out(connection: sqlite3.Connection, looks: Sequence[LookRow], runs: Collection[str]) -> None:

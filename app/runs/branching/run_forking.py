@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.checkpoints.scratch import FORK, Moment
-from app.core.events import RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
+from app.core.events import Notice, RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.core.messages import Message, dump
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.runs.branching.forking import Cut, Forking, NotForkable
@@ -45,7 +45,7 @@ HELPERS = "A helper's run cannot be forked. Fork the run that it works for."
 
 
 class ForkRequest(Struct, frozen=True):
-    """Where a run is forked, and what is other in the new one. `message` is a further one of the person."""
+    """The event at which a run is forked, and what is changed in the new one; `message` is one more of the person."""
 
     at: int
     model: str | None = None
@@ -82,7 +82,7 @@ class RunForking(Struct, frozen=True):
         workspace = await factory.workspace_of(principal, row.session)
         left_out = await factory.scratch.begin(session, principal.name, workspace, _moment(row, events, wanted.at))
         try:
-            return await self._begin(principal, row, session, wanted, _words(run, wanted.at, left_out), cut)
+            return await self._begin(principal, row, session, wanted, cut, notice=_notice(run, wanted.at, left_out))
         except BaseException:
             if await factory.store.owner_of(session) is None:
                 await factory.scratch.forget(session)
@@ -109,7 +109,7 @@ class RunForking(Struct, frozen=True):
         return messages[await begins_in(store, row, messages) :]
 
     async def _begin(
-        self, principal: Principal, row: RunRow, session: str, wanted: ForkRequest, words: str, cut: RunCut
+        self, principal: Principal, row: RunRow, session: str, wanted: ForkRequest, cut: RunCut, *, notice: Notice
     ) -> RunRow:
         factory = self.factory
         changes: dict[str, object] = {"approval": wanted.approval, "when_absent": WhenAbsent.WAIT}
@@ -121,7 +121,7 @@ class RunForking(Struct, frozen=True):
         log = renumbered(cut, run, started, agent.scope.gate.policy.mode)
         inbox = [InboxRow(run, 0, wanted.message)] if wanted.message.strip() else []
         left = _left_off(cut, log)
-        left = replace(left, inbox=inbox, words=words, left_s=factory.limits(options).seconds)
+        left = replace(left, inbox=inbox, notice=notice, left_s=factory.limits(options).seconds)
         enter(agent, left, log)
         marks = RunRequest(
             "", policy=options.policy(), untrusted=has_mark(row, UNTRUSTED), traceparent=wanted.traceparent
@@ -129,7 +129,15 @@ class RunForking(Struct, frozen=True):
         policy = agent.policy_with(marks.stored_policy)
 
         async def store(now: float) -> tuple[RunRow, LeftOff]:
-            new = RunRow(run, session, principal.name, agent.provider.model, "running", now, policy=policy)
+            new = RunRow(
+                run,
+                session=session,
+                principal=principal.name,
+                model=agent.provider.model,
+                state="running",
+                created=now,
+                policy=policy,
+            )
             begins = 0
 
             def also(_: BranchRow, position: int) -> list[Change]:
@@ -154,7 +162,6 @@ def _left_off(cut: RunCut, log: Sequence[EventRow]) -> LeftOff:
     calls = cut.open_calls
     return LeftOff(
         last_seq=log[-1].seq if log else 0,
-        code=FORK,
         is_announced=any(one.type == RunStarted.type for one in log),
         totals=totals_of(log, calls),
         before=totals_of(log[: rounds[-1]] if rounds else log, ()),
@@ -173,5 +180,5 @@ def _moment(row: RunRow, events: Sequence[EventRow], at: int) -> Moment:
     return Moment(row.id, started, finished, row.ended or math.inf)
 
 
-def _words(run: str, at: int, left_out: int) -> str:
-    return WORDS.format(at=at, run=run) + (LEFT_OUT.format(count=left_out) if left_out else "")
+def _notice(run: str, at: int, left_out: int) -> Notice:
+    return Notice(FORK, WORDS.format(at=at, run=run) + (LEFT_OUT.format(count=left_out) if left_out else ""))
