@@ -91,15 +91,26 @@ def cut_run(events: Sequence[EventRow], messages: Sequence[Message], at: int) ->
             break
         before += _count_replies(round_events)
         number, round_events = rows[0].seq, rows
-    if not number:
-        return RunCut(messages[: replies[0] if replies else len(messages)])
     place = replies[before] if before < len(replies) else len(messages)
+    if not number:
+        return RunCut(_without_later(messages[:place], events, at))
     until = _end_of_reply(round_events)
     if place == len(messages) or until is None or until > at:
-        return RunCut(messages[:place], [row for row in events if row.seq <= number], asked=True)
+        kept = [row for row in events if row.seq <= number]
+        return RunCut(_without_later(messages[:place], events, at), kept, asked=True)
     kept = [row for row in events if row.seq <= at and row.type not in TERMINAL]
     behind = [*replies, len(messages)][before + 1]
     return _behind_reply(kept, messages[: place + 1], messages[place + 1 : behind], until)
+
+
+def _without_later(messages: Sequence[Message], events: Sequence[EventRow], at: int) -> Sequence[Message]:
+    """Leave out the last messages of a person that came behind an event."""
+    later = [row for row in events if row.seq > at and row.type == MessageAdded.type]
+    words = {fields["text"] for _, fields in logged(later, (MessageAdded.type,))}
+    end = len(messages)
+    while end > 1 and messages[end - 1].role == "user" and messages[end - 1].text in words:
+        end -= 1
+    return messages[:end]
 
 
 def _rounds(events: Sequence[EventRow]) -> Iterator[list[EventRow]]:

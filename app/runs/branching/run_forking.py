@@ -36,7 +36,7 @@ from app.transcript.run_totals import logged, totals_of
 WORDS = "This run goes on from event {at} of run {run}, with the files as they were then."
 LEFT_OUT = " {count:,} places are not among them (node_modules, .git and other names that no checkpoint has)."
 WHOLE = "Fork the conversation before or after it: POST /sessions/{id}/fork."
-SHARED = f"Several servers share this database, and a fork inside a run needs one alone. {WHOLE}"
+SHARED = f"A fork inside a run needs a server with a database of its own, and this one has PostgreSQL. {WHOLE}"
 LABELLED = f"Files have labels here, which copies of them would not have. {WHOLE}"
 UNLISTED = "Nothing is kept of this run, so it cannot be forked. Send the request again."
 RELAYED = "The run answers a client of another API, which has the conversation. Send another request with that client."

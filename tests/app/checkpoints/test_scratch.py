@@ -22,10 +22,11 @@ from app.workspace.scanner import ScanLimits
 from tests.support.checkpoints import checkpoints_in, tree
 
 pytestmark = pytest.mark.anyio
+Tree = dict[str, tuple[int, bytes]]
 
 
-def folders_in(folder: Path, **options: int) -> ScratchFolders:
-    checkpoints = checkpoints_in(folder, **options)
+def folders_in(folder: Path, store_bytes: int = 1 << 30) -> ScratchFolders:
+    checkpoints = checkpoints_in(folder, store_bytes=store_bytes)
     checkpoints.scratch = folder / "forks"
     return ScratchFolders(folder / "forks", checkpoints)
 
@@ -40,7 +41,7 @@ async def ignore(_: Notice) -> None:
     """Nobody reads it."""
 
 
-async def at(folders: ScratchFolders, run: str, started: Collection[str] = (), finished: Collection[str] = ()) -> dict:
+async def at(folders: ScratchFolders, run: str, started: Collection[str] = (), finished: Collection[str] = ()) -> Tree:
     """The files of a moment, in a folder that is deleted again."""
     assert folders.checkpoints
     await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment(run, {*started, *finished}, finished))

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from app.core.messages import unanswered
-from app.core.provider import ModelRequest, Piece
+from app.core.provider import CallForm, ModelRequest, Piece, ProviderFailed
+from app.log.log_compaction import joined_rows
 from app.models.scripted import Pause, Raise, Reply, Scripted, ended
+from parsing import Call
+from tests.support.access.people import bearer
 from tests.support.checkpoints import tree
+from tests.support.server.delegating import delegates, helpers_in
 from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, events_of, serving
 
@@ -103,7 +107,8 @@ async def to_the_end(served: Served, run: str, after: int = 0, *, decision: str 
 async def check_log(served: Served, session: str, run: str) -> None:
     """The log is well-formed, and each call has one result."""
     events = await served.events(run)
-    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    numbers = [event["seq"] for event in events]
+    assert numbers == sorted(set(numbers))  # of joined events only the last has one
     assert [event["type"] for event in events].count("run.started") == 1
     assert sum(event["type"] in ("run.finished", "run.failed") for event in events) == 1
     assert events[-1]["type"] in ("run.finished", "run.failed")
@@ -344,3 +349,125 @@ async def test_files_that_are_not_kept_are_a_clear_refusal(tmp_path: Path) -> No
         assert "from before the files of single calls were kept" in await refused(served, run, 409, at=1)
     async with asyncio.timeout(60), serving(tmp_path, model, checkpoints=False) as served:
         assert "Checkpoints are off" in await refused(served, run, 409, at=1)
+
+
+async def test_only_its_owner_forks_a_run_and_only_one_of_the_page_or_chat(tmp_path: Path) -> None:
+    replies = {
+        "Go.": [delegates("Help me."), "Done.", "Done."],
+        "Help me.": [bash("pwd > here"), "Helped."] * 2,
+        "Relay.": ["A", "B"],
+    }
+    async with asyncio.timeout(60), helpers_in(tmp_path, replies) as served:
+        run = (await served.chat("Go.", approval="auto"))[0]["run"]
+        row = await served.services.store.run(run)
+        assert row
+        [helper] = await served.services.store.helpers(row.session)
+        assert "A helper's run" in await refused(served, helper.run, 409, at=1)
+        said = [{"role": "user", "content": "Relay."}]
+        for path, body in (
+            ("chat/completions", {"model": "dragoman/agent", "messages": said}),
+            ("responses", {"model": "scripted", "input": said}),
+        ):
+            sent = await served.client.post(f"/v1/{path}", json=body)
+            assert sent.status_code == 200, sent.text
+        sessions = [one.id for one in await served.services.store.sessions("local", 100)]
+        runs = [one for session in sessions for one in await served.services.store.runs(session)]
+        lanes = [one.id for one in runs if "lane" in one.policy or "known" in one.policy]
+        assert len(lanes) == 2
+        for one in lanes:
+            assert "a client of another API" in await refused(served, one, 409, at=1)
+
+        forked = await fork(served, run, at=of_kind(await served.events(run), "usage")[0]["seq"], approval="auto")
+        assert forked[-1]["type"] == "run.finished"
+        folder = scratch(tmp_path, place(forked)[0])
+        assert (folder / "here").read_text() == f"{folder}\n"  # its helpers work there, too
+        for other in (await bearer(served, "ann"), await bearer(served, "bob", "admin")):
+            assert (await served.client.post(f"/runs/{run}/fork", json={"at": 1}, headers=other)).status_code == 404
+
+
+async def test_a_user_forks_in_a_folder_that_others_do_not_have(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    model = InTurn([bash("echo 1 > a"), bash("echo 2 > a"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        served.client.headers.update(await bearer(served, "ann"))
+        run = (await served.chat("Go."))[0]["run"]
+        at = of_kind(await served.events(run), "tool.finished")[0]["seq"]
+        assert (await served.client.post(f"/runs/{run}/fork", json={"at": at, "approval": "auto"})).status_code == 403
+        assert not list((tmp_path / "data/forks").iterdir())  # nothing is left of it
+        forked = await fork(served, run, at=at)
+        session, branch = place(forked)
+        await to_the_end(served, branch, forked[-1]["seq"] - 1)
+        changes = (await served.client.get(f"/sessions/{session}/changes")).json()
+        taken = await served.client.post(f"/sessions/{session}/take-over", json={"fingerprint": changes["fingerprint"]})
+        assert taken.status_code == 409  # the run itself has changed it, too
+        assert taken.json()["error"]["files"] == [{"path": "a", "reason": "it has changed since"}]
+        served.client.headers.update(await bearer(served, "bob"))
+        for path in ("changes", "take-over"):
+            method = "GET" if path == "changes" else "POST"
+            answer = await served.client.request(method, f"/sessions/{session}/{path}", json={"fingerprint": "x"})
+            assert answer.status_code == 404
+
+
+async def test_replies_that_broke_off_and_messages_of_a_person_are_counted(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    broken: Reply = ["Half of it", Raise(ProviderFailed("gone", "It has gone.", retryable=True))]
+    model = InTurn([bash("echo 1 > a"), broken, bash("echo 2 > b"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        log = await served.events(run)
+        trees = {"": {}, "a": {"a"}, "ab": {"a", "b"}}
+        for event in log:
+            done = sum(one["type"] == "tool.finished" for one in log[: event["seq"]])
+            forked = await fork(served, run, at=event["seq"], message="Also this.")
+            session, branch = place(forked)
+            assert {path.name for path in scratch(tmp_path, session).iterdir()} == set(trees["ab"[:done]])
+            await to_the_end(served, branch, forked[-1]["seq"] - 1, decision="deny")
+            messages = await served.services.store.messages(session)
+            assert [one.text for one in messages].count("Also this.") == 1
+            assert sum("Half of it" in one.text for one in messages) == 1, event
+            await check_log(served, session, branch)
+            again = await served.events(branch)
+            added = next(one for one in again if one["type"] == "message.added")
+            for at in (added["seq"], added["seq"] - 1):
+                deeper = place(await fork(served, branch, at=at))[0]
+                texts = [one.text for one in await served.services.store.messages(deeper)]
+                assert texts.count("Also this.") == (at == added["seq"]), (event, at)
+                await served.client.delete(f"/sessions/{deeper}")
+            await served.client.delete(f"/sessions/{session}")
+
+
+async def test_a_joined_log_of_native_calls_is_forked(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    call = Call(0, "write_file", {"path": "a", "content": "one"}, "native")
+    model = InTurn([["I ", "write ", "it.", call], ["Now ", "it ", "is ", "done."]], work)
+    model.call_form = CallForm.NATIVE
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        log = await served.events(run)
+        store = served.services.store
+        await store.replace_events(run, joined_rows(await store.events(run, 0, 10_000)))
+        assert len(await store.events(run, 0, 10_000)) < len(log)
+        for event in log:
+            forked = await fork(served, run, at=event["seq"])
+            session, branch = place(forked)
+            await to_the_end(served, branch, forked[-1]["seq"] - 1)
+            assert (scratch(tmp_path, session) / "a").read_text() == "one"
+            await check_log(served, session, branch)
+            await served.client.delete(f"/sessions/{session}")
+        usage = of_kind(log, "usage")[0]["seq"]
+        edited = {"path": "a", "content": "two"}
+        forked = await fork(served, run, at=usage, edit={"arguments": edited})
+        await to_the_end(served, place(forked)[1], forked[-1]["seq"] - 1)
+        assert (scratch(tmp_path, place(forked)[0]) / "a").read_text() == "two"
+        replies = [one for one in model.requests[-1].messages if one.role == "assistant"]
+        assert replies[0].calls[0].arguments == edited
+
+
+async def test_labelled_files_are_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text('[[labels]]\nlabel = "customer"\npaths = ["customers/**"]\n')
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Hi."])) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        assert "Files have labels here" in await refused(served, run, 409, at=1)
