@@ -163,9 +163,8 @@ class Checkpoints(WorkspaceScans):
         if row and row.state == OPEN:
             self.store.put([replace(row, state=UNAVAILABLE, note=INCOMPLETE)])
             return self._peek(folder), INCOMPLETE
-        own = LookRow(folder.path, owner.run, call, before=None if row else {})  # kept, if it is the first
         row = row or CheckpointRow(owner.run, owner.session, owner.principal, folder.path, time.time())
-        look = self._take(folder, own)
+        look = self._take(folder, LookRow(folder.path, owner.run, call, before={}))
         if look.unfit:
             self.store.put([replace(row, state=UNAVAILABLE, note=look.unfit)])
             self._give_up(folder, look.unfit)
@@ -184,7 +183,7 @@ class Checkpoints(WorkspaceScans):
                 logger.warning("the checkpoints were not tidied: %s", failure)
 
     def _close(self, folder: Folder, run: str, call: str) -> Look:
-        look = self._take(folder, LookRow(folder.path, run, call, is_after=True))
+        look = self._take(folder, LookRow(folder.path, run, call, is_after=True, before={}))
         if look.unfit:
             self._give_up(folder, look.unfit)
         elif (row := self.store.row(run)) and row.state == OPEN:  # else it was given up
@@ -205,9 +204,9 @@ class Checkpoints(WorkspaceScans):
             for run in missed:
                 self._missed.pop(run, None)
 
-    def look(self, folder: Folder, *, all_shared: bool = False) -> Entries:
+    def look(self, folder: Folder, own: LookRow | None = None, *, all_shared: bool = False) -> Entries:
         """Look at the workspace; what differs belongs to the runs under way. Raises Unscannable, StoreFailed."""
-        look = self._take(folder, all_shared=all_shared)
+        look = self._take(folder, own, all_shared=all_shared)
         if look.unfit:
             raise Unscannable(look.unfit)
         return look.entries
@@ -300,12 +299,19 @@ class Checkpoints(WorkspaceScans):
         rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path]
         folder.open_calls = {row.run: 1 for row in rows}
         try:
-            self.look(folder, all_shared=True)
+            self.look(folder, self._cut_off(folder, rows), all_shared=True)
             self.store.put([replace(row, state=KEPT) for row in rows])
         except Unscannable as unfit:
             self._give_up(folder, str(unfit))
         finally:
             folder.open_calls = {}
+
+    def _cut_off(self, folder: Folder, rows: Sequence[CheckpointRow]) -> LookRow | None:
+        """Return the look behind the call that a server was killed in, if it was the only one."""
+        if len(rows) != 1:
+            return None
+        calls = [look.call for look in self.store.looks(folder.path) if look.run == rows[0].run]
+        return LookRow(folder.path, rows[0].run, calls[-1], is_after=True, before={}) if calls else None
 
     async def forget(self, sessions: Collection[str], before: float = math.inf) -> None:
         """Forget the checkpoints of sessions that are gone, or those from before that time.

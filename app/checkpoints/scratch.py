@@ -39,6 +39,7 @@ UNKNOWN = f"The files of that moment are not known any more: a look at the works
 OFF = "Checkpoints are off, so no files are kept. Start the server with checkpoints = true, and fork later runs."
 TOO_MANY = "You have {most} conversations with a folder of their own, which is the most. Delete one of these first."
 ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more. " + INSTEAD
+STILL_COPIED = "The files of this conversation's folder are still to be copied. Wait, or send its next message."
 UNFILLED = "The files of this conversation's folder were not copied: {why}. Make room, then send the next message."
 Tell = Callable[[Notice], Awaitable[None]]
 
@@ -101,6 +102,8 @@ class ScratchFolders(Struct, frozen=True):
             raise NoSuchState(f"The workspace cannot be looked at: {unfit}. {INSTEAD}") from unfit
         files = {path: entry for path, entry in entries.items() if entry.can_restore and _has_place(path, entries)}
         above = checkpoints.store.scratch(Path(folder.path).name) if self.of(Path(folder.path).name) else None
+        if above and above.files:
+            raise NoSuchState(STILL_COPIED)
         base = (
             replace(above, session=row.session, created=row.created, files=files)
             if above

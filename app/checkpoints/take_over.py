@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from app.checkpoints.checkpoints import Checkpoints, Folder, Unscannable
 from app.checkpoints.report import report_of
+from app.checkpoints.scratch import STILL_COPIED
 from app.checkpoints.undo import UndoRefused, can_restore, shown_path, undo
 from app.checkpoints.workspace_scans import NO_SESSION, PERSON
 from app.storage.checkpoints import KEPT, Changed, CheckpointRow, Entry, ScratchRow
@@ -56,6 +57,8 @@ async def changes_of(checkpoints: Checkpoints, session: str, folder: Path) -> Sc
     row = await asyncio.to_thread(checkpoints.store.scratch, session)
     if row is None:
         raise UndoRefused(NO_FOLDER)
+    if row.files:  # else they would count as removed
+        raise UndoRefused(STILL_COPIED)
     held = checkpoints.folder(str(folder))
     async with checkpoints.looking(held):
         return await asyncio.to_thread(_changes, checkpoints, held, row)

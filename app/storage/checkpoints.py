@@ -69,7 +69,7 @@ Before = Mapping[bytes, Entry | None]
 
 
 class LookRow(Struct, frozen=True):
-    """A look at a workspace that has found differences, or is the first of its `run`.
+    """A look at a workspace, for a call of a run, or one that has found differences.
 
     It was taken before the call, or `is_after` it; without a run it is nobody's. Without `before` it is not known what
     differed, so that no state from before it can be restored; nobody's look `is_after` that has not seen everything.

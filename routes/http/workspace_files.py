@@ -66,8 +66,9 @@ async def read_file(request: Request) -> Response:
     With `Range` and `ETag`, for those who may use `read_file`. See [files](tools.md#files-that-calls-make).
     """
     services, principal = services_of(request), current_principal(request)
-    await services.runs.session(request.path_params["session"], principal)
-    return await answer_file(request, await readable_workspace(request))
+    session = await services.runs.session(request.path_params["session"], principal)
+    await readable_workspace(request)
+    return await answer_file(request, await services.factory.workspace_of(principal, session.id))
 
 
 ROUTES = tagged(

@@ -13,7 +13,8 @@ import pytest
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.retention import tidy
 from app.checkpoints.scratch import MOST_FOLDERS, Moment, NoSuchState, ScratchFolders
-from app.checkpoints.undo import undo_run
+from app.checkpoints.take_over import changes_of
+from app.checkpoints.undo import UndoRefused, undo_run
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
 from app.storage.changes import StoreFailed
@@ -80,6 +81,28 @@ async def test_each_moment_has_its_files_whoever_has_written_since(tmp_path: Pat
     checkpoints.store.close()
     again = folders_in(tmp_path)
     assert await at(again, "r", finished=calls[:1]) == trees[1]
+
+
+async def test_calls_at_a_time_and_looks_between_have_their_files(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    for run in "ab":
+        await checkpoints.begin(RunOwner(run, f"session of {run}", "ann"), work, f"c{run}")
+        (work / run).touch()
+    assert not await at(folders, "a", started=["ca"])
+    for run in "ba":
+        await checkpoints.end(run, work, f"c{run}")
+    assert (await at(folders, "a", finished=["ca"])).keys() == {"a", "b"}
+    await checkpoints.begin(RunOwner("c", "session of c", "ann"), work, "killed")
+    (work / "c").touch()
+    checkpoints.store.close()
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await folders.checkpoints.recover()
+    assert (await at(folders, "c", finished=["killed"])).keys() == {"a", "b", "c"}
+    assert (await at(folders, "c", started=["killed"])).keys() == {"a", "b"}
 
 
 async def test_nothing_is_kept_of_a_session_that_is_gone(tmp_path: Path) -> None:
@@ -170,6 +193,8 @@ async def test_a_folder_whose_filling_was_killed_is_filled_again(tmp_path: Path)
     (folder / "link").symlink_to("half")
     with pytest.raises(StoreFailed, match="Checkpoints are off"):
         await ScratchFolders(folders.root).fill("ses_1", ignore)
+    with pytest.raises(UndoRefused, match="still to be copied"):
+        await changes_of(checkpoints, "ses_1", folder)
     words = list[str]()
 
     async def tell(notice: Notice) -> None:

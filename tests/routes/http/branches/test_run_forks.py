@@ -66,11 +66,12 @@ async def fork(served: Served, run: str, status: int = 200, **body: Any) -> list
     """The events of a fork, up to a question or the end."""
     async with served.client.stream("POST", f"/runs/{run}/fork", json=body) as response:
         assert response.status_code == status, await response.aread()
-        events = list[dict[str, Any]]()
+        events, begun = list[dict[str, Any]](), False
         async with aclosing(events_of(response)) as stream:
             async for event in stream:
                 events.append(event)
-                if event["type"] in ENDS:
+                begun = begun or (event.get("code") == "fork" and f"of run {run}," in event["message"])
+                if begun and event["type"] in ENDS:
                     break
         return events
 
@@ -165,11 +166,19 @@ async def test_a_branch_goes_on_to_its_end_and_its_calls_ask(tmp_path: Path) -> 
         assert (scratch(tmp_path, session) / "a").read_text() == "1\n2\n3\n" == (work / "a").read_text()
         await check_log(served, session, branch)
         assert "Carefully." in [message.text for message in await served.services.store.messages(session)]
+        read = await served.client.get(f"/sessions/{session}/workspace/a")
+        assert read.text == "1\n2\n3\n"
+        last = of_kind(rest, "tool.finished")[0]["seq"]
+        deeper = place(await fork(served, branch, at=last))[0]
+        changes = (await served.client.get(f"/sessions/{deeper}/changes")).json()  # compared with the workspace
+        assert [one["diff"].splitlines()[-1] for one in changes["files"]] == ["+2"]
+        undone = await served.client.post(f"/runs/{branch}/undo")
+        assert undone.status_code == 200 and (scratch(tmp_path, session) / "a").read_text() == "1\n"
         (work / "a").write_text("a person's")
         more = await served.chat("And?", session=session)  # works in the same folder
         assert more[-1]["type"] == "run.finished"
         shown = (await served.client.get(f"/sessions/{session}")).json()
-        assert [one["id"] for one in shown["runs"]] == [branch, more[0]["run"]]
+        assert [one["id"] for one in shown["runs"]] == [branch, place(more)[1]]
         again = await fork(served, branch, at=at)
         assert (scratch(tmp_path, place(again)[0]) / "a").read_text() == "1\n"
 
