@@ -310,7 +310,7 @@ class Checkpoints(WorkspaceScans):
         """Return the look behind the call that a server was killed in, if it was the only one."""
         if len(rows) != 1:
             return None
-        calls = [look.call for look in self.store.looks(folder.path) if look.run == rows[0].run]
+        calls = [look.call for look in self.store.looks(folder.path, run=rows[0].run)]
         return LookRow(folder.path, rows[0].run, calls[-1], is_after=True, before={}) if calls else None
 
     async def forget(self, sessions: Collection[str], before: float = math.inf) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from app.checkpoints.checkpoints import DELETED, Checkpoints, Folder, Unscannable
 from app.core.events import Notice
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import FILE, FOLDER, LINK, MOST_ASKED, UNAVAILABLE, Entries, Entry, LookRow, ScratchRow
+from app.storage.checkpoints import FILE, FOLDER, LINK, MOST_ASKED, UNAVAILABLE, Entries, Entry, ScratchRow
 from app.workspace.scanner import BATCH
 from tools.base.patterns import lazy_pattern
 from tools.base.workspace import CREATE
@@ -157,9 +157,8 @@ class ScratchFolders(Struct, frozen=True):
 def state_at(checkpoints: Checkpoints, folder: Folder, moment: Moment) -> Entries:
     """Return the entries of a workspace that is held at a moment. Raises NoSuchState, Unscannable, StoreFailed."""
     entries = dict(checkpoints.look(folder))
-    looks = checkpoints.store.looks(folder.path)
-    last = _last_look(checkpoints, looks, moment)
-    for look in reversed([look for look in looks if look.number > last]):
+    last = _last_look(checkpoints, folder.path, moment)
+    for look in reversed(checkpoints.store.looks(folder.path, after=last)):
         if look.before is None:
             raise NoSuchState(UNKNOWN)
         for path, before in look.before.items():
@@ -170,15 +169,15 @@ def state_at(checkpoints: Checkpoints, folder: Folder, moment: Moment) -> Entrie
     return entries
 
 
-def _last_look(checkpoints: Checkpoints, looks: Iterable[LookRow], moment: Moment) -> int:
+def _last_look(checkpoints: Checkpoints, path: str, moment: Moment) -> int:
     """Return the number of the last look that was taken by a moment: the first of its run at the least."""
-    own = [look for look in looks if look.run == moment.run]
+    own = checkpoints.store.looks(path, run=moment.run)
     taken = [look for look in own if look.call in (moment.finished if look.is_after else moment.started)]
     if own:
         return (taken or own)[-1 if taken else 0].number
     if checkpoints.store.row(moment.run):
         raise NoSuchState(TOO_OLD)
-    return max((look.number for look in looks if look.at <= moment.ended), default=0)
+    return checkpoints.store.last_look(path, moment.ended)
 
 
 def _has_place(path: bytes, entries: Entries) -> bool:

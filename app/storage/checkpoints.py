@@ -161,6 +161,10 @@ LATER = (
     "SELECT run FROM changes JOIN checkpoints USING (run) WHERE path = ? AND workspace = ? AND created > ? "
     "ORDER BY created"
 )
+FIND_LOOKS = """
+SELECT run, call, is_after, at, before, number FROM looks
+WHERE workspace = ? AND number > ? AND (? IS NULL OR run = ?) ORDER BY number
+"""
 LOOK = "INSERT INTO looks (workspace, run, call, is_after, at, before) VALUES (?, ?, ?, ?, ?, ?)"
 LAST = "SELECT run = '' AND is_after AND before IS NULL FROM looks WHERE workspace = ? ORDER BY number DESC LIMIT 1"
 UNOWNED = """
@@ -287,12 +291,18 @@ class CheckpointStore:
             row = connection.execute(LAST, (workspace,)).fetchone()
             return None if row is None else not row[0]
 
-    def looks(self, workspace: str) -> list[LookRow]:
-        """Return the looks at a workspace that are kept, oldest first."""
+    def looks(self, workspace: str, after: int = 0, run: str | None = None) -> list[LookRow]:
+        """Return the looks at a workspace that are kept, oldest first: those `after` a number, those for a run."""
         if self._is_missing():
             return []
         with self._transaction() as connection:
-            return _looks(connection, workspace)
+            return _looks(connection, workspace, after, run)
+
+    def last_look(self, workspace: str, until: float) -> int:
+        """Return the number of the last look that was taken until a time; 0 if there is none."""
+        sql = "SELECT COALESCE(MAX(number), 0) FROM looks WHERE workspace = ? AND at <= ?"
+        with self._transaction() as connection:
+            return int(connection.execute(sql, (workspace, until)).fetchone()[0])
 
     def forget_looks(self, workspace: str, runs: Collection[str]) -> None:
         """Forget all up to the last look of these runs: what was before that cannot be restored any more."""
@@ -438,10 +448,10 @@ def _encoded(entries: Before | None) -> bytes | None:
     return None if entries is None else msgpack.encode(list(entries.items()))
 
 
-def _looks(connection: sqlite3.Connection, workspace: str) -> list[LookRow]:
-    sql = "SELECT run, call, is_after, at, before, number FROM looks WHERE workspace = ? ORDER BY number"
+def _looks(connection: sqlite3.Connection, workspace: str, after: int = 0, of_run: str | None = None) -> list[LookRow]:
     looks = list[LookRow]()
-    for run, call, is_after, at, encoded, number in connection.execute(sql, (workspace,)).fetchall():
+    values = workspace, after, of_run, of_run
+    for run, call, is_after, at, encoded, number in connection.execute(FIND_LOOKS, values).fetchall():
         before = None if encoded is None else dict(_before.decode(encoded))
         looks.append(LookRow(workspace, run, call, is_after=bool(is_after), at=at, before=before, number=number))
     return looks
