@@ -475,6 +475,20 @@ async def test_a_joined_log_of_native_calls_is_forked(tmp_path: Path) -> None:
         assert replies[0].calls[0].arguments == edited
 
 
+@pytest.mark.usefixtures("database")
+async def test_a_fork_needs_a_database_of_the_servers_own(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["Hi.", "Hi again."])) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        if served.services.runs.peers.is_alone:
+            forked = await fork(served, run, at=1)
+            assert forked[-1]["text"] == "Hi again."
+            await check_log(served, *place(forked))
+        else:
+            assert "this one has PostgreSQL" in await refused(served, run, 409, at=1)
+        await served.client.post("/pause", json={})
+        assert (await served.client.post(f"/runs/{run}/fork", json={"at": 1})).status_code in (409, 503)
+
+
 async def test_labelled_files_are_not_copied(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text('[[labels]]\nlabel = "customer"\npaths = ["customers/**"]\n')
     async with asyncio.timeout(60), serving(tmp_path, Scripted(["Hi."])) as served:
