@@ -123,8 +123,9 @@ def _end_of_reply(rows: Sequence[EventRow]) -> int | None:
     """Return the number of the first event behind the reply of a round, if it has one that was kept."""
     written = False
     for row in rows:
-        if row.type == Usage.type or (row.type == Notice.type and json.loads(row.data)["code"] == CONTINUED):
-            return row.seq if written else None
+        ends = row.type == Usage.type or (row.type == Notice.type and json.loads(row.data)["code"] == CONTINUED)
+        if ends and written:  # else it is the use of a summary
+            return row.seq
         written = written or row.type in WRITTEN
     return None
 
@@ -132,7 +133,7 @@ def _end_of_reply(rows: Sequence[EventRow]) -> int | None:
 def _count_replies(rows: Sequence[EventRow]) -> int:
     """Return the number of replies of a round; the second is an answer that was asked for once more."""
     until = _end_of_reply(rows)
-    used = next((row.seq for row in rows if row.type == Usage.type), None)
+    used = until or next((row.seq for row in rows if row.type == Usage.type), None)
     again = used is not None and any(row.type == TextDelta.type and row.seq > used for row in rows)
     return (until is not None) + again
 
