@@ -19,6 +19,7 @@ async def delete_conversation(services: Services, principal: Principal, session:
         await services.jobs.forget(principal.name, one)
     if services.checkpoints:
         await services.checkpoints.forget({session, *helpers})
+    await services.factory.scratch.forget(session)
 
 
 async def _helpers_below(services: Services, session: str) -> list[str]:

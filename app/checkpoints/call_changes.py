@@ -49,17 +49,17 @@ class CallChanges(Struct):
             return
         begun = _Begun(owner.run)
         try:
-            await run_shielded(self._begin(self.looks, self.workspace, owner, begun))
+            await run_shielded(self._begin(self.looks, self.workspace, owner, call, begun))
             events += self._notices(begun)
             yield
         finally:
             await run_shielded(self._end(self.looks, self.workspace, begun, call, events))
 
-    async def _begin(self, looks: WorkspaceScans, workspace: Path, owner: RunOwner, begun: _Begun) -> None:
-        begun.look, begun.why = await looks.begin(owner, workspace)
+    async def _begin(self, looks: WorkspaceScans, workspace: Path, owner: RunOwner, call: str, begun: _Begun) -> None:
+        begun.look, begun.why = await looks.begin(owner, workspace, call)
 
     async def _end(self, looks: WorkspaceScans, workspace: Path, begun: _Begun, call: str, events: CallEvents) -> None:
-        after = await looks.end(begun.run, workspace)
+        after = await looks.end(begun.run, workspace, call)
         if self.after_looks:
             self.after_looks(call, begun.look, after)
         if begun.look is None:

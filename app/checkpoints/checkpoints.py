@@ -17,7 +17,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -37,12 +37,14 @@ from app.storage.checkpoints import (
     CheckpointStore,
     Entries,
     Entry,
+    LookRow,
 )
 from app.workspace.scanner import Look, ScanLimits, Scanner, differences
 
 CUT_OFF = "A look at the workspace behind a call failed: {why}."
 INCOMPLETE = "a look at the workspace behind one of its calls is missing"
 DELETED = "It was deleted, because all checkpoints together were too large (checkpoint_mb)."
+Difference = tuple[bytes, Entry | None, Entry | None]
 logger = logging.getLogger(__name__)
 
 
@@ -77,9 +79,11 @@ class Checkpoints(WorkspaceScans):
         passed_by: Collection[str] = (),
         store_bytes: int = 2 << 30,
         is_secret: Callable[[bytes], bool] = lambda _: False,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__(limits, root, passed_by, is_secret)
         self.store = store
+        self.scratch = scratch  # where folders of single sessions lie
         self._store_bytes = store_bytes
         self._folders: dict[str, Folder] = {}
         self._looking = 0
@@ -88,27 +92,31 @@ class Checkpoints(WorkspaceScans):
         self.unreported: set[str] = set()  # sessions whose model does not know of an undo
         self._missed: dict[str, str] = {}  # runs that the store could not take a look for, and why
 
-    async def begin(self, owner: RunOwner, workspace: Path) -> tuple[Look, str | None]:
+    def holds(self, workspace: str) -> bool:
+        """Return True for a workspace of this server."""
+        return any(Path(workspace).is_relative_to(one) for one in (self.root, self.scratch) if one)
+
+    async def begin(self, owner: RunOwner, workspace: Path, call: str = "") -> tuple[Look, str | None]:
         folder = self.folder(str(workspace))
         async with self.looking(folder):
             if owner.run in folder.open_calls:
                 folder.open_calls[owner.run] += 1
                 return await asyncio.to_thread(self._peek, folder), None
             try:
-                return await asyncio.to_thread(self._open, folder, owner)
+                return await asyncio.to_thread(self._open, folder, owner, call)
             except StoreFailed as failure:
                 logger.warning("no checkpoint of run %s: %s", owner.run, failure)
                 self._missed[owner.run] = str(failure)
                 return await asyncio.to_thread(self._peek, folder), str(failure).rstrip(".")
 
-    async def end(self, run: str, workspace: Path) -> Look:
+    async def end(self, run: str, workspace: Path, call: str = "") -> Look:
         folder = self.folder(str(workspace))
         async with self.looking(folder):
             if (calls := folder.open_calls.get(run, 0)) != 1:
                 folder.open_calls |= {run: calls - 1} if calls else {}
                 return await asyncio.to_thread(self._peek, folder)
             try:
-                look = await asyncio.to_thread(self._close, folder, run)
+                look = await asyncio.to_thread(self._close, folder, run, call)
             except StoreFailed as failure:
                 logger.warning("the checkpoint of run %s is incomplete: %s", run, failure)
                 self._missed[run] = str(failure)
@@ -146,7 +154,7 @@ class Checkpoints(WorkspaceScans):
         finally:
             folder.users -= 1
 
-    def _open(self, folder: Folder, owner: RunOwner) -> tuple[Look, str | None]:
+    def _open(self, folder: Folder, owner: RunOwner, call: str) -> tuple[Look, str | None]:
         """Look at the workspace and open a call of the run; else return why not, unless that is known."""
         self.store_missed()
         row = self.store.row(owner.run)
@@ -156,7 +164,7 @@ class Checkpoints(WorkspaceScans):
             self.store.put([replace(row, state=UNAVAILABLE, note=INCOMPLETE)])
             return self._peek(folder), INCOMPLETE
         row = row or CheckpointRow(owner.run, owner.session, owner.principal, folder.path, time.time())
-        look = self._take(folder)
+        look = self._take(folder, LookRow(folder.path, owner.run, call, before={}))
         if look.unfit:
             self.store.put([replace(row, state=UNAVAILABLE, note=look.unfit)])
             self._give_up(folder, look.unfit)
@@ -174,8 +182,8 @@ class Checkpoints(WorkspaceScans):
             except StoreFailed as failure:
                 logger.warning("the checkpoints were not tidied: %s", failure)
 
-    def _close(self, folder: Folder, run: str) -> Look:
-        look = self._take(folder)
+    def _close(self, folder: Folder, run: str, call: str) -> Look:
+        look = self._take(folder, LookRow(folder.path, run, call, is_after=True, before={}))
         if look.unfit:
             self._give_up(folder, look.unfit)
         elif (row := self.store.row(run)) and row.state == OPEN:  # else it was given up
@@ -196,29 +204,48 @@ class Checkpoints(WorkspaceScans):
             for run in missed:
                 self._missed.pop(run, None)
 
-    def look(self, folder: Folder, *, all_shared: bool = False) -> Entries:
+    def look(self, folder: Folder, own: LookRow | None = None, *, all_shared: bool = False) -> Entries:
         """Look at the workspace; what differs belongs to the runs under way. Raises Unscannable, StoreFailed."""
-        look = self._take(folder, all_shared=all_shared)
+        look = self._take(folder, own, all_shared=all_shared)
         if look.unfit:
             raise Unscannable(look.unfit)
         return look.entries
 
-    def _take(self, folder: Folder, *, all_shared: bool = False) -> Look:
-        """Look at the workspace and keep what differs, unless the look is unfit."""
+    def _take(self, folder: Folder, own: LookRow | None = None, *, all_shared: bool = False) -> Look:
+        """Look at the workspace and keep what differs, unless the look is unfit. `own` says what it is taken for."""
         known = folder.entries if folder.entries is not None else self.store.entries(folder.path)
         scanner = Scanner(known or {}, self._keep, self.limits, self.passed_by(folder.path), self.is_secret)
         look = scanner.run(folder.path)
         if look.unfit:  # the next look goes on from here
             folder.entries = None
-            self.store.put(entries=(folder.path, {**(known or {}), **look.entries}))
+            self.store.put(
+                entries=(folder.path, {**(known or {}), **look.entries}),
+                look=LookRow(folder.path, is_after=True, at=time.time()),
+            )
             return look
         different = differences(known, look.entries) if known is not None else []
         shared = all_shared or len(folder.open_calls) > 1
         changes = {run: merged(self.store.changes(run), different, shared=shared) for run in folder.open_calls}
         is_new = known is None or look.has_read or bool(different)
-        self.store.put(changes=changes if different else None, entries=(folder.path, look.entries) if is_new else None)
+        self.store.put(
+            changes=changes if different else None,
+            entries=(folder.path, look.entries) if is_new else None,
+            look=self._kept_look(own or LookRow(folder.path), known, different),
+        )
         folder.entries = look.entries
         return look
+
+    def _kept_look(self, own: LookRow, known: Entries | None, different: Sequence[Difference]) -> LookRow | None:
+        """Return what to keep of a look, from which earlier states of the workspace can be restored."""
+        if not different and known is not None and own.before is None:
+            return None
+        self._has_grown = True
+        was_whole = self.store.last_was_whole(own.workspace)
+        if was_whole is False or (known is None and was_whole):
+            return replace(own, at=time.time(), before=None)
+        if different:
+            own = replace(own, before={path: before for path, before, _ in different})
+        return replace(own, at=time.time()) if own.before is not None else None
 
     def _keep(self, contents: list[tuple[bytes, bytes]]) -> None:
         self._has_grown = True
@@ -239,6 +266,8 @@ class Checkpoints(WorkspaceScans):
                 for row in rows[: 1 + len(rows) // 4]
             ]
             self.store.put(oldest, changes={row.run: [] for row in oldest})
+            for path in {row.workspace for row in oldest}:
+                self.store.forget_looks(path, {row.run for row in oldest})
             self.store.sweep()
         for folder in [one for one in self._folders.values() if not one.open_calls]:
             if self.store.size() <= self._store_bytes:
@@ -270,12 +299,19 @@ class Checkpoints(WorkspaceScans):
         rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path]
         folder.open_calls = {row.run: 1 for row in rows}
         try:
-            self.look(folder, all_shared=True)
+            self.look(folder, self._cut_off(folder, rows), all_shared=True)
             self.store.put([replace(row, state=KEPT) for row in rows])
         except Unscannable as unfit:
             self._give_up(folder, str(unfit))
         finally:
             folder.open_calls = {}
+
+    def _cut_off(self, folder: Folder, rows: Sequence[CheckpointRow]) -> LookRow | None:
+        """Return the look behind the call that a server was killed in, if it was the only one."""
+        if len(rows) != 1:
+            return None
+        calls = [look.call for look in self.store.looks(folder.path, run=rows[0].run)]
+        return LookRow(folder.path, rows[0].run, calls[-1], is_after=True, before={}) if calls else None
 
     async def forget(self, sessions: Collection[str], before: float = math.inf) -> None:
         """Forget the checkpoints of sessions that are gone, or those from before that time.
@@ -296,6 +332,15 @@ class Checkpoints(WorkspaceScans):
             self.store.forget(runs)
             self.store.sweep()
 
+    async def forget_scratch(self, session: str, path: str) -> None:
+        """Forget the folder of a session that is gone."""
+        self._folders.pop(path, None)
+        await self._alone(lambda: self._forget_scratch(session, path))
+
+    def _forget_scratch(self, session: str, path: str) -> None:
+        self.store.forget_scratch(session, path)
+        self.store.sweep()
+
     async def sessions(self) -> set[str]:
         """Return the sessions that have checkpoints."""
         return {row.session for row in await asyncio.to_thread(self.store.rows, KEPT, UNAVAILABLE, UNDONE)}
@@ -306,9 +351,7 @@ def kept_by(looks: WorkspaceScans | None) -> Checkpoints | None:
     return looks if isinstance(looks, Checkpoints) else None
 
 
-def merged(
-    changes: Iterable[Changed], different: Iterable[tuple[bytes, Entry | None, Entry | None]], *, shared: bool
-) -> list[Changed]:
+def merged(changes: Iterable[Changed], different: Iterable[Difference], *, shared: bool) -> list[Changed]:
     """Return a run's changes with those of another look; what is as it was before the run is none."""
     by_path = {one.path: one for one in changes}
     for path, before, after in different:

@@ -36,10 +36,17 @@ def report(store: CheckpointStore, run: str) -> dict[str, Any]:
         "note": row.note,
         "undone_at": row.undone,
         "undone_by": row.undone_by or None,
+        **report_of(store, files, left_out),
+        "undone_files": _undone_files(store, run),
+    }
+
+
+def report_of(store: CheckpointStore, files: Sequence[Changed], left_out: Sequence[Changed]) -> dict[str, Any]:
+    """Return changes as JSON. Raises StoreFailed."""
+    return {
         "files": list(_with_diffs(store, files[:MOST_FILES])),
         "more_files": max(0, len(files) - MOST_FILES),
         "left_out": list(map(_left_out, left_out[:MOST_FILES])),
-        "undone_files": _undone_files(store, run),
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.scratch import NEW_S, ScratchFolders
 from app.checkpoints.workspace_scans import NO_SESSION
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import KEPT, OPEN, UNAVAILABLE, UNDONE, CheckpointStore, Entry
@@ -33,13 +34,18 @@ async def tidy_forever(checkpoints: Checkpoints, owner_of: OwnerOf) -> None:
 
 
 async def tidy(checkpoints: Checkpoints, owner_of: OwnerOf) -> None:
-    """Forget the checkpoints of sessions that are gone, and old changes of people. Raises StoreFailed."""
+    """Forget the checkpoints and folders of sessions that are gone, and old changes of people. Raises StoreFailed."""
     known = await checkpoints.sessions()
     gone = {session for session in known - {NO_SESSION} if await owner_of(session) is None}
     if gone:
         await checkpoints.forget(gone)
     if NO_SESSION in known:
         await checkpoints.forget({NO_SESSION}, before=time.time() - PERSON_KEPT_S)
+    if checkpoints.scratch:
+        folders = ScratchFolders(checkpoints.scratch, checkpoints)
+        for session, (_, begun) in (await asyncio.to_thread(checkpoints.store.scratch_sessions)).items():
+            if begun < time.time() - NEW_S and await owner_of(session) is None:
+                await folders.forget(session)
 
 
 async def vacuum(kept: CheckpointStore, owner_of: OwnerOf) -> None:

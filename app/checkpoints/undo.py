@@ -96,7 +96,7 @@ async def undo_run(checkpoints: Checkpoints, run: str, by: str, paths: Collectio
     row = await asyncio.to_thread(checkpoints.store.row, run)
     if row is None:
         raise UndoRefused(NOTHING)
-    if not Path(row.workspace).is_relative_to(checkpoints.root):
+    if not checkpoints.holds(row.workspace):
         raise UndoRefused(ELSEWHERE.format(workspace=row.workspace))
     return await run_shielded(_undo_in_turn(checkpoints, row, by, paths))
 

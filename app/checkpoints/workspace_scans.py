@@ -42,11 +42,11 @@ class WorkspaceScans:
         self._passed_by = passed_by
         self._last: dict[str, Entries] = {}  # looks at the workspaces: what is as it was is the same entry again
 
-    async def begin(self, owner: RunOwner, workspace: Path) -> tuple[Look, str | None]:
+    async def begin(self, owner: RunOwner, workspace: Path, call: str = "") -> tuple[Look, str | None]:
         """Look before a call that may write. Returns why its run has no checkpoint as well, once in a run."""
         return await asyncio.to_thread(self._look_again, str(workspace)), None
 
-    async def end(self, run: str, workspace: Path) -> Look:
+    async def end(self, run: str, workspace: Path, call: str = "") -> Look:
         """Look after the call."""
         return await asyncio.to_thread(self._look_again, str(workspace))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from secrets import token_hex
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
 from app.budget.metered_request import MeteredRequest
 from app.budget.side_query import SideQuery
+from app.checkpoints.scratch import Tell
 from app.context.view import Fitted, RelayView, View
 from app.core.events import (
     AgentEvent,
@@ -90,6 +91,7 @@ class Agent(Struct):
     notices: Sequence[AgentEvent] = ()  # emitted at its start
     end_judge: EndJudge = EndJudge()
     first_contact: FirstContact | None = None
+    prepare: Callable[[Tell], Awaitable[None]] | None = None  # its workspace, before anything works there
     unmetered: int = 0  # characters of a reply whose request was cut off with its server
     narrowed: RunOptions | None = None  # the options as profiles have changed them, to be stored with the run
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
@@ -146,6 +148,8 @@ class Agent(Struct):
             await self.scope.recorder.begin()
         if left is None or not left.is_announced:
             await context.emit_all((self._started(context), *self.notices))
+        if self.prepare:
+            await self.prepare(context.emit)
         round_end = self._round_end(context, inbox)
         again = left is not None and await self._take_up(context, left, round_end)  # in the round that was under way
         if left and self.discipline.over is None:

@@ -19,6 +19,7 @@ from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
+from app.checkpoints.scratch import ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import workspace_of
 from app.config.settings import Settings
@@ -106,6 +107,7 @@ class RunFactory(Struct, kw_only=True):
     built_in: Sequence[Tool]
     project: ProjectFiles
     looks: WorkspaceScans
+    scratch: ScratchFolders
     memories: Memories
     rules: OperatorRules
     hooks: Hooks | None
@@ -262,6 +264,8 @@ class RunFactory(Struct, kw_only=True):
         route = self.route(principal, options)
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
+        own = await self.scratch_session(session)
+        workspace = above.workspace if above else (self.scratch.of(own) or workspace)
         gate = self.gate_of(principal, options, workspace)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         limits = self.limits(options)
@@ -311,6 +315,7 @@ class RunFactory(Struct, kw_only=True):
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
             first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
+            prepare=partial(self.scratch.fill, own) if own else None,
             narrowed=options.narrowed,
         )
 
@@ -335,6 +340,21 @@ class RunFactory(Struct, kw_only=True):
             return await world_of(self.settings, scope, route, await sources(""), relay)
 
         return RunRecorder(StandIns([self.redactor, *scope.guards.redactors]), describe, new_call_id)
+
+    async def scratch_session(self, session: str | None) -> str | None:
+        """Return the session with a folder of its own in which the runs of a session work: itself, or one above it."""
+        while session and self.scratch.root.exists():
+            if self.scratch.of(session):
+                return session
+            helper = await self.store.helper(session)
+            session = helper.parent_session if helper else None
+        return None
+
+    async def workspace_of(self, principal: Principal, session: str) -> Path:
+        """Return the folder in which the runs of a session work. Raises FolderUnsafe, FolderUnusable, StoreFailed."""
+        if own := self.scratch.of(await self.scratch_session(session)):
+            return own
+        return await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
 
     def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
         override = self.redactor.redact_value(options.override)

@@ -39,7 +39,7 @@ from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
-from app.transcript.run_request import MAX_LINE, NotFound, RunOver, RunRequest, SessionBusy, Stopping
+from app.transcript.run_request import MAX_LINE, IdempotencyKey, NotFound, RunOver, RunRequest, SessionBusy, Stopping
 from app.workspace.placing import placed
 from tools.base.tasks import gather_all
 
@@ -93,15 +93,42 @@ class RunManager:
 
         Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, UnsafeName, StoreFailed.
         """
-        if turn.key is None:
-            return await self._start(agent, principal, turn)
-        owned = principal.name, turn.key.value
+        return await self.begin_once(principal, turn.key, lambda: self._start(agent, principal, turn))
+
+    async def begin_once(
+        self, principal: Principal, key: IdempotencyKey | None, begin: Callable[[], Awaitable[RunRow]]
+    ) -> RunRow:
+        """Begin a run, or return the one that the same key has begun. Raises KeyReused, and what `begin` raises."""
+        if key is None:
+            return await begin()
+        owned = principal.name, key.value
         async with self.peers.lock("key", "\n".join(owned)):  # two requests must not both find it new
             known = await self._store.key(*owned)
             if known is None or known.created < time.time() - KEY_LIFE_S:
-                return await self._start(agent, principal, turn)
-        turn.key.check(known.body)
+                return await begin()
+        key.check(known.body)
         return await self.run(known.run, principal)
+
+    async def begin_at(
+        self,
+        agent: Agent,
+        principal: Principal,
+        session: str,
+        store: Callable[[float], Awaitable[tuple[RunRow, LeftOff]]],
+    ) -> RunRow:
+        """Begin a run that goes on from a log and a history, which `store` stores with the time of the run.
+
+        Raises BudgetSpent, Paused, Stopping, and what `store` raises.
+        """
+        self._may_begin()
+        await self._lost.keep_all()
+        await self.ledger.check(principal, agent.budgets())
+        async with self.ledger.entering(principal, session):
+            row, left = await store(await self._time_in(None))
+            live = self._made(row, agent, left.left_s, left=left)
+            live.take_up(left, self._switch.unpaused)
+            self._begin(live)
+        return row
 
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()

@@ -138,7 +138,7 @@ class RunTask:
         if left.calls.asked and left.calls.asked.state == "pending":
             self.approvals.reopen(left.calls.asked)
         if self.row.state != "queued":
-            self.log.add(Notice(RESUMED, left.words))
+            self.log.add(left.notice or Notice(RESUMED, left.words))
         for row in left.questions:
             self.log.put(ApprovalDecided(row.run, row.call, "withdrawn", time.time(), CALL_ENDED))
             self.log.add(ApprovalResolved(row.call, "withdrawn", CALL_ENDED))

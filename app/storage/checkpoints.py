@@ -6,6 +6,7 @@ backup, its size and its loss are another matter. It is made when the first run 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,6 +64,41 @@ class Changed(Struct, frozen=True):
     shared: bool = False
 
 
+Before = Mapping[bytes, Entry | None]
+"""What differs from one look to the next, as it was at the former."""
+
+
+class LookRow(Struct, frozen=True):
+    """A look at a workspace, for a call of a run, or one that has found differences.
+
+    It was taken before the call, or `is_after` it; without a run it is nobody's. Without `before` it is not known what
+    differed, so that no state from before it can be restored; nobody's look `is_after` that has not seen everything.
+    `number` counts all looks; 0 is a new one.
+    """
+
+    workspace: str
+    run: str = ""
+    call: str = ""
+    is_after: bool = False
+    at: float = 0.0
+    before: Before | None = None
+    number: int = 0
+
+
+class ScratchRow(Struct, frozen=True):
+    """A session that works in a folder of its own: a copy of its `origin`, the workspace of its principal.
+
+    `base` are the entries that its changes are compared with, `files` those that are still to be written.
+    """
+
+    session: str
+    principal: str
+    origin: str
+    created: float = 0.0
+    files: Entries = {}
+    base: Entries = {}
+
+
 class CheckpointRow(Struct, frozen=True):
     """A run that has changed a workspace. `reported`: the model knows that it was undone."""
 
@@ -78,7 +114,18 @@ class CheckpointRow(Struct, frozen=True):
     reported: bool = False
 
 
-VERSION = 1
+VERSION = 2
+LOOKS = """
+CREATE TABLE looks (
+    number INTEGER PRIMARY KEY, workspace TEXT NOT NULL, run TEXT NOT NULL, call TEXT NOT NULL,
+    is_after INTEGER NOT NULL, at REAL NOT NULL, before BLOB
+);
+CREATE INDEX looks_of_workspaces ON looks (workspace, number);
+CREATE TABLE scratch (
+    session TEXT PRIMARY KEY, principal TEXT NOT NULL, origin TEXT NOT NULL, created REAL NOT NULL,
+    files BLOB NOT NULL, base BLOB NOT NULL
+);
+"""
 SCHEMA = f"""
 PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA journal_mode = WAL;
@@ -95,9 +142,16 @@ CREATE TABLE changes (
     old BLOB NOT NULL, new BLOB NOT NULL, PRIMARY KEY (run, path)
 ) WITHOUT ROWID;
 CREATE INDEX changes_of_paths ON changes (path);
+{LOOKS}
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
+# From version 1: what differed before is not known.
+UNKNOWN = """
+INSERT INTO looks (workspace, run, call, is_after, at)
+SELECT path, '', '', 0, CAST(strftime('%s', 'now') AS REAL) FROM workspaces;
+"""
+MIGRATION = f"BEGIN; {LOOKS} {UNKNOWN} PRAGMA user_version = {VERSION}; COMMIT;"
 PRAGMAS = ("synchronous = NORMAL", "busy_timeout = 5000", "journal_size_limit = 16777216")
 FAILURES = (sqlite3.Error, OSError, ValueError, OverflowError)
 COLUMNS = ", ".join(CheckpointRow.__struct_fields__)
@@ -107,7 +161,22 @@ LATER = (
     "SELECT run FROM changes JOIN checkpoints USING (run) WHERE path = ? AND workspace = ? AND created > ? "
     "ORDER BY created"
 )
+FIND_LOOKS = """
+SELECT run, call, is_after, at, before, number FROM looks
+WHERE workspace = ? AND number > ? AND (? IS NULL OR run = ?) ORDER BY number
+"""
+LOOK = "INSERT INTO looks (workspace, run, call, is_after, at, before) VALUES (?, ?, ?, ?, ?, ?)"
+LAST = "SELECT run = '' AND is_after AND before IS NULL FROM looks WHERE workspace = ? ORDER BY number DESC LIMIT 1"
+UNOWNED = """
+UPDATE looks SET is_after = 0, before = NULL WHERE workspace = ?
+AND number < (SELECT COALESCE(MIN(number), 9e18) FROM looks WHERE workspace = ? AND run <> '')
+"""  # what was before the first run that is left
+LAST_LOOK = "SELECT MAX(number) FROM looks WHERE workspace = ? AND run IN (SELECT value FROM json_each(?))"
+SIZES = "SELECT (SELECT COALESCE(SUM(size), 0) FROM contents) + (SELECT COALESCE(SUM(LENGTH(before)), 0) FROM looks)"
+SCRATCHES = "SELECT session, principal, created FROM scratch"
+MOST_ASKED = 500  # contents in one query
 _entries = msgpack.Decoder(list[tuple[bytes, Entry]])
+_before = msgpack.Decoder(list[tuple[bytes, Entry | None]])
 _entry = msgpack.Decoder(Entry | None)
 
 
@@ -152,6 +221,8 @@ class CheckpointStore:
             raise sqlite3.DatabaseError(f"it was made by a newer dragoman (schema {version})")
         if version == 0:
             connection.executescript(SCHEMA)
+        if version == 1:
+            connection.executescript(MIGRATION)
         for pragma in PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
 
@@ -182,13 +253,24 @@ class CheckpointStore:
                 raise sqlite3.DatabaseError(f"the content {digest.hex()} is missing")
             return bytes(row[0])
 
+    def contents(self, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return stored contents, at most MOST_ASKED. Raises StoreFailed if one is missing."""
+        wanted = set(digests)
+        with self._transaction() as connection:
+            marks = ", ".join("?" * len(wanted))
+            found = dict(connection.execute(f"SELECT digest, bytes FROM contents WHERE digest IN ({marks})", [*wanted]))
+            if missing := wanted - found.keys():
+                raise sqlite3.DatabaseError(f"the content {min(missing).hex()} is missing")
+            return found
+
     def put(
         self,
         rows: Sequence[CheckpointRow] = (),
         changes: Mapping[str, Iterable[Changed]] | None = None,
         entries: tuple[str, Entries] | None = None,
+        look: LookRow | None = None,
     ) -> None:
-        """Store rows, all changes of runs, and the entries of a workspace, in one transaction."""
+        """Store rows, all changes of runs, the entries of a workspace and a look at it, in one transaction."""
         with self._transaction() as connection:
             for row in rows:
                 connection.execute(ROW, [getattr(row, name) for name in CheckpointRow.__struct_fields__])
@@ -199,6 +281,67 @@ class CheckpointStore:
                 path, by_path = entries
                 encoded = msgpack.encode(list(by_path.items()))
                 connection.execute("INSERT OR REPLACE INTO workspaces (path, entries) VALUES (?, ?)", (path, encoded))
+            if look:
+                values = look.workspace, look.run, look.call, look.is_after, look.at, _encoded(look.before)
+                connection.execute(LOOK, values)
+
+    def last_was_whole(self, workspace: str) -> bool | None:
+        """Return False if the last look that is kept could not see everything; None if there is none."""
+        with self._transaction() as connection:
+            row = connection.execute(LAST, (workspace,)).fetchone()
+            return None if row is None else not row[0]
+
+    def looks(self, workspace: str, after: int = 0, run: str | None = None) -> list[LookRow]:
+        """Return the looks at a workspace that are kept, oldest first: those `after` a number, those for a run."""
+        if self._is_missing():
+            return []
+        with self._transaction() as connection:
+            return _looks(connection, workspace, after, run)
+
+    def last_look(self, workspace: str, until: float) -> int:
+        """Return the number of the last look that was taken until a time; 0 if there is none."""
+        sql = "SELECT COALESCE(MAX(number), 0) FROM looks WHERE workspace = ? AND at <= ?"
+        with self._transaction() as connection:
+            return int(connection.execute(sql, (workspace, until)).fetchone()[0])
+
+    def forget_looks(self, workspace: str, runs: Collection[str]) -> None:
+        """Forget all up to the last look of these runs: what was before that cannot be restored any more."""
+        with self._transaction() as connection:
+            last = connection.execute(LAST_LOOK, (workspace, json.dumps([*runs]))).fetchone()[0]
+            connection.execute("DELETE FROM looks WHERE workspace = ? AND number < ?", (workspace, last))
+            connection.execute(
+                "UPDATE looks SET run = '', call = '', is_after = 0, before = NULL WHERE number = ?", (last,)
+            )
+
+    def scratch(self, session: str) -> ScratchRow | None:
+        """Return the folder of its own that a session works in."""
+        if self._is_missing():
+            return None
+        with self._transaction() as connection:
+            sql = "SELECT principal, origin, created, files, base FROM scratch WHERE session = ?"
+            for principal, origin, created, files, base in connection.execute(sql, (session,)).fetchall():
+                entries = [dict(_entries.decode(one)) for one in (files, base)]
+                return ScratchRow(session, principal, origin, created, files=entries[0], base=entries[1])
+            return None
+
+    def scratch_sessions(self) -> dict[str, tuple[str, float]]:
+        """Return the sessions that work in folders of their own, with their principals and the times they began."""
+        if self._is_missing():
+            return {}
+        with self._transaction() as connection:
+            return {one: (name, at) for one, name, at in connection.execute(SCRATCHES)}
+
+    def put_scratch(self, row: ScratchRow) -> None:
+        values = row.session, row.principal, row.origin, row.created, *map(_encoded, (row.files, row.base))
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO scratch VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def forget_scratch(self, session: str, path: str) -> None:
+        """Forget the folder of a session, at this path, with all looks at it."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM scratch WHERE session = ?", (session,))
+            connection.execute("DELETE FROM looks WHERE workspace = ?", (path,))
+            connection.execute("DELETE FROM workspaces WHERE path = ?", (path,))
 
     def row(self, run: str) -> CheckpointRow | None:
         found = self._found("WHERE run = ?", run)
@@ -231,7 +374,12 @@ class CheckpointStore:
             return [run for (run,) in connection.execute(LATER, (path, workspace, since))]
 
     def forget(self, runs: Collection[str]) -> None:
+        """Forget runs. What they had found is found by the next look of another one, as it was before them."""
         with self._transaction() as connection:
+            of_runs = "SELECT DISTINCT workspace FROM looks WHERE run IN (SELECT value FROM json_each(?))"
+            for (workspace,) in connection.execute(of_runs, (json.dumps([*runs]),)).fetchall():
+                _leave_out(connection, _looks(connection, workspace), runs)
+                connection.execute(UNOWNED, (workspace, workspace))
             for table in ("changes", "checkpoints"):
                 connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(run,) for run in runs])
 
@@ -247,11 +395,11 @@ class CheckpointStore:
             return [path for (path,) in connection.execute("SELECT path FROM workspaces").fetchall()]
 
     def size(self) -> int:
-        """Return the bytes of all contents."""
+        """Return the bytes of all contents and looks."""
         if self._is_missing():
             return 0
         with self._transaction() as connection:
-            return int(connection.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
+            return int(connection.execute(SIZES).fetchone()[0])
 
     def sweep(self) -> None:
         """Delete the contents that nothing refers to."""
@@ -259,8 +407,11 @@ class CheckpointStore:
             return
         with self._transaction() as connection:
             used = set[bytes]()
-            for (encoded,) in connection.execute("SELECT entries FROM workspaces"):
-                used |= {entry.digest for _, entry in _entries.decode(encoded)}
+            entries = (
+                "SELECT entries FROM workspaces UNION ALL SELECT files FROM scratch UNION ALL SELECT base FROM scratch"
+            )
+            for (encoded,) in connection.execute(f"{entries} UNION ALL SELECT before FROM looks WHERE before NOT NULL"):
+                used |= {entry.digest for _, entry in _before.decode(encoded) if entry}
             for old_new in connection.execute("SELECT old, new FROM changes"):
                 used.update(old_new)
             stored = [digest for (digest,) in connection.execute("SELECT digest FROM contents")]
@@ -291,3 +442,33 @@ def _columns(one: Changed) -> tuple[object, ...]:
     before, after = msgpack.encode(one.before), msgpack.encode(one.after)
     digests = [side.digest if side else b"" for side in (one.before, one.after)]
     return one.path, before, after, one.shared, *digests
+
+
+def _encoded(entries: Before | None) -> bytes | None:
+    return None if entries is None else msgpack.encode(list(entries.items()))
+
+
+def _looks(connection: sqlite3.Connection, workspace: str, after: int = 0, of_run: str | None = None) -> list[LookRow]:
+    looks = list[LookRow]()
+    values = workspace, after, of_run, of_run
+    for run, call, is_after, at, encoded, number in connection.execute(FIND_LOOKS, values).fetchall():
+        before = None if encoded is None else dict(_before.decode(encoded))
+        looks.append(LookRow(workspace, run, call, is_after=bool(is_after), at=at, before=before, number=number))
+    return looks
+
+
+def _leave_out(connection: sqlite3.Connection, looks: Sequence[LookRow], runs: Collection[str]) -> None:
+    """Join the looks of runs with those that follow them."""
+    carried: Before | None = {}
+    for look in looks:
+        if look.run not in runs and carried == {}:
+            continue
+        before = None if carried is None or look.before is None else {**look.before, **carried}
+        if look.run in runs and look is not looks[-1]:
+            carried = before
+            connection.execute("DELETE FROM looks WHERE number = ?", (look.number,))
+            continue
+        connection.execute("UPDATE looks SET before = ? WHERE number = ?", (_encoded(before), look.number))
+        if look.run in runs:
+            connection.execute("UPDATE looks SET run = '', call = '', is_after = 0 WHERE number = ?", (look.number,))
+        carried = {}

@@ -24,6 +24,7 @@ SENT_BY = "sent_by"  # the model of another session has written its message
 TRACEPARENT = "traceparent"  # of the request or the call that began it
 TIED = "tied"  # it ends when its client leaves, as all do whose server ends
 CARRIES = "carries"  # its request had more than a message, which only the history keeps
+LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
 TIME_LIMIT_S = 7200.0

@@ -10,7 +10,6 @@ from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.config.folders import workspace_of
 from app.policy.approvals import is_over
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
@@ -87,7 +86,7 @@ async def show_preview(request: Request) -> Response:
     row = await services.runs.approvals.row(request.path_params["run"], request.path_params["call"], principal)
     arguments = json.loads(row.arguments)
     may_read = await may_use(services, principal, "read_file")
-    workspace = workspace_of(services.settings.workspace, principal)
+    workspace = await services.factory.workspace_of(principal, row.session)
     preview = await asyncio.to_thread(preview_of, row.name, arguments, workspace, may_read=may_read)
     if preview is None:
         raise NotFound(NO_PREVIEW.format(name=row.name))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.storage.principals import Principal
+from app.storage.runs import RunRow
 from app.transcript.run_request import CallResult, RunRequest
 from routes.http.branches import files_of_run
 from routes.http.session_labels import known_labels
@@ -17,7 +17,7 @@ from routes.protocol.message_parts import file_limits
 from routes.protocol.requests import ChatRequest, key_of, read_message
 from routes.protocol.route import Body, Route, tagged
 from routes.protocol.sse import event_stream
-from routes.services import Services, current_principal, services_of, traceparent_of
+from routes.services import current_principal, services_of, traceparent_of
 from tools.base.patterns import lazy_pattern
 
 RESPOND_ASYNC = "respond-async"
@@ -49,26 +49,34 @@ async def chat(request: Request) -> Response:
         traceparent=traceparent_of(request, services),
         tied=body.on_disconnect == "cancel",
     )
+
+    async def begin() -> RunRow:
+        return await services.runs.start(await services.factory.agent(principal, body, body.session), principal, turn)
+
+    return await answered(request, begin, tied=turn.tied)
+
+
+async def answered(request: Request, begin: Callable[[], Awaitable[RunRow]], *, tied: bool = False) -> Response:
+    """Begin a run and stream it; with `Prefer: respond-async` answer 202. Raises Refused and what `begin` raises.
+
+    `tied`: a client that leaves its stream stops the run.
+    """
+    services, principal = services_of(request), current_principal(request)
     if RESPOND_ASYNC in preferences(request.headers.getlist("prefer")):
-        return await _started(services, principal, body, turn)
+        if tied:
+            message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
+            raise Refused(422, "invalid_request", message)
+        services.presence.check(principal)
+        row = await begin()
+        named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
+        return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
     with services.presence.place(principal) as place:
-        row = await services.runs.start(await services.factory.agent(principal, body, body.session), principal, turn)
+        row = await begin()
 
     async def stop() -> None:
         await services.runs.cancel(row.id)
 
-    return event_stream(place, services.runs, row, on_leave=stop if body.on_disconnect == "cancel" else None)
-
-
-async def _started(services: Services, principal: Principal, body: ChatRequest, turn: RunRequest) -> Response:
-    """Answer 202 for a run that is watched elsewhere. Raises Refused and what `RunManager.start` raises."""
-    if body.on_disconnect == "cancel":
-        message = "on_disconnect: cancel needs a stream to leave; leave it out, or leave out Prefer: respond-async"
-        raise Refused(422, "invalid_request", message)
-    services.presence.check(principal)
-    row = await services.runs.start(await services.factory.agent(principal, body, body.session), principal, turn)
-    named = {"X-Run-Id": row.id, "X-Session-Id": row.session, "Preference-Applied": RESPOND_ASYNC}
-    return ASCIIResponse({"run": row.id, "session": row.session, "state": row.state}, 202, named)
+    return event_stream(place, services.runs, row, on_leave=stop if tied else None)
 
 
 def preferences(headers: Sequence[str]) -> set[str]:
@@ -78,6 +86,10 @@ def preferences(headers: Sequence[str]) -> set[str]:
     return {name.strip().lower() for name, _, value in named if not value.strip()}
 
 
+HEADERS = {
+    "Idempotency-Key": "the same run answers if the request is sent again",
+    "Prefer": "`respond-async` answers 202 at once; the run is read with its events",
+}
 ROUTES = tagged(
     "Runs",
     Route(
@@ -88,10 +100,7 @@ ROUTES = tagged(
         statuses=(200, 202),
         errors=(404, 409),
         body=Body(ChatRequest, {"message": "Print hello world with the shell."}),
-        headers={
-            "Idempotency-Key": "the same run answers if the request is sent again",
-            "Prefer": "`respond-async` answers 202 at once; the run is read with its events",
-        },
+        headers=HEADERS,
         stream="run",
     ),
 )

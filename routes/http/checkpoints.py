@@ -30,10 +30,14 @@ BUSY = "The session is busy with run {run}. Wait until it has ended, or cancel i
 ACTION = "undo"  # in the audit log
 
 
+MOST_PATHS = 1_000
+WorkspacePath = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
 class UndoRequest(StrictModel):
     """The body of POST /runs/{id}/undo, which may be left out: only these paths of the run's changes."""
 
-    paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(default_factory=list, max_length=1000)
+    paths: list[WorkspacePath] = Field(default_factory=list, max_length=MOST_PATHS)
 
 
 async def show_changes(request: Request) -> Response:

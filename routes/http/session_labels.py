@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from app.config.folders import workspace_of
 from app.config.settings import Settings
 from app.core.labels import joined
 from app.labels.run_labels import MARK
@@ -56,7 +54,7 @@ async def mark_session(services: Services, principal: Principal, row: SessionRow
     audit = AuditRow(now, row.principal, f"labels of {row.id}", "added", why=", ".join(new), by=row.principal)
     rows = [SessionLabel(row.id, label, source=MARK, detail="", run="", at=now) for label in new]
     paths = [one.path for message in await services.store.messages(row.id) for one in message.attachments if one.path]
-    workspace = await asyncio.to_thread(workspace_of, services.settings.workspace, principal)
+    workspace = await services.factory.workspace_of(principal, row.id)
     files = services.factory.labels.book.label_files(workspace, paths, joined(there, new))
     await services.store.write([*rows, audit, *files])
     await services.runs.adopt_labels(row.id, new)

@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.config.folders import workspace_of
 from app.core.events import FileChanged
 from app.storage.runs import EventRow
 from app.workspace.changes import FOLDER_KIND
@@ -35,7 +34,7 @@ async def list_files(request: Request) -> Response:
     session = await services.runs.session(request.path_params["session"], current_principal(request))
     rows = await services.store.events_of(session.id, FileChanged.type, MOST_EVENTS)
     files = latest(rows)
-    workspace = workspace_of(services.settings.workspace, current_principal(request))
+    workspace = await services.factory.workspace_of(current_principal(request), session.id)
     shown = await asyncio.to_thread(with_size, workspace, files[:MOST_FILES])
     return ASCIIResponse({"files": shown, "more": max(0, len(files) - MOST_FILES)})
 
@@ -67,8 +66,9 @@ async def read_file(request: Request) -> Response:
     With `Range` and `ETag`, for those who may use `read_file`. See [files](tools.md#files-that-calls-make).
     """
     services, principal = services_of(request), current_principal(request)
-    await services.runs.session(request.path_params["session"], principal)
-    return await answer_file(request, await readable_workspace(request))
+    session = await services.runs.session(request.path_params["session"], principal)
+    await readable_workspace(request)
+    return await answer_file(request, await services.factory.workspace_of(principal, session.id))
 
 
 ROUTES = tagged(

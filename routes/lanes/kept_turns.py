@@ -7,9 +7,8 @@ from typing import Any
 
 from app.runs.recording.parts import LANE as RECORDED
 from app.storage.runs import RunRow
+from app.transcript.run_request import LANE
 from routes.lanes.lane import LaneRequest, Turn
-
-LANE = "lane"  # no name of an option: `RunOptions.of_policy` leaves it out
 
 
 def keeping(policy: str, lane: str, request: LaneRequest) -> str:

@@ -111,6 +111,14 @@ COMPONENTS: Mapping[str, Shape] = {
         "scope?": "text?",
         "path?": ["object"],
     },
+    "BranchChanges": {
+        "session": "text",
+        "fingerprint": "text",
+        "files": [{"path": "text", "change": "text", "kind": "text", "diff?": "text"}],
+        "more_files": "integer",
+        "left_out": ["any"],
+        "change?": "text",
+    },
     "Changes": {
         "run": "text",
         "state": "text",

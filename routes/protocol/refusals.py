@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from starlette.exceptions import HTTPException
 
 from app.budget.kinds import SOON_S, BudgetSpent
+from app.checkpoints.scratch import NoSuchState
 from app.checkpoints.undo import MOST_NAMED, UndoRefused
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
@@ -28,6 +29,7 @@ from app.policy.stored_grants import UnfitArguments
 from app.profiles.library import InvalidProfile, ProfileConflict, ProfileForbidden, ProfileMissing, UnknownProfile
 from app.replay.recording import UnusableRecording
 from app.runs.branching.forking import NotForkable
+from app.runs.branching.run_cut import Unfit
 from app.runs.composition.compacting import NothingToCompact
 from app.runs.composition.refusals import ModeForbidden, UnknownTool
 from app.runs.connections import NotAllowedAnyMore, TooManyStreams
@@ -70,6 +72,8 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     NoSuchJob: lambda error: Refused(404, "not_found", f"{error} GET /jobs lists yours."),
     JobsFailed: lambda error: Refused(503, "jobs_failed", str(error)),
     SessionBusy: lambda error: Refused(409, "session_busy", str(error), run=error.run),
+    NoSuchState: lambda error: Refused(409, "not_forkable", str(error)),
+    Unfit: lambda error: Refused(422, "invalid_request", str(error)),
     NothingToCompact: lambda error: Refused(409, "nothing_to_compact", str(error)),
     NotForkable: lambda error: Refused(409, "not_forkable", str(error)),
     UnusableRecording: lambda error: Refused(409, "not_replayable", str(error)),

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.retention import tidy_forever
+from app.checkpoints.scratch import SCRATCH
 from app.checkpoints.undo import recover as recover_checkpoints
 from app.checkpoints.workspace_scans import WorkspaceScans
 from app.config.folders import PEOPLE
@@ -78,7 +79,13 @@ async def opened_looks(settings: Settings, store: Store, redactor: Redactor) -> 
         return
     kept = CheckpointStore(settings.data_dir / CHECKPOINTS)
     checkpoints = Checkpoints(
-        kept, limits, settings.workspace, passed_by=[PEOPLE], store_bytes=most, is_secret=redactor.is_secret_in
+        kept,
+        limits,
+        settings.workspace,
+        passed_by=[PEOPLE],
+        store_bytes=most,
+        is_secret=redactor.is_secret_in,
+        scratch=settings.data_dir / SCRATCH,
     )
     await recover_checkpoints(checkpoints)
     try:

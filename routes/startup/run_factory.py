@@ -9,6 +9,8 @@ from functools import partial
 
 from msgspec import Struct
 
+from app.checkpoints.checkpoints import kept_by
+from app.checkpoints.scratch import SCRATCH, ScratchFolders
 from app.config.folders import PEOPLE, make_folder
 from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
@@ -94,6 +96,7 @@ async def opened_run_factory(
             labels=await opened_labels(settings, store, jobs),
             profiles=profiles,
             looks=models.looks,
+            scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),
             hooks=manager.hooks,
             memories=models.memories,
             rules=compiled_rules(settings.rules),

@@ -8,7 +8,7 @@ saw then. Its conversation is tainted if the text before the cut is.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from secrets import token_hex
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from app.core.messages import dump
 from app.runs.run_manager import RunManager, no_session
 from app.storage.audit import AuditRow
 from app.storage.branches import ALWAYS, BranchPart, BranchRow, Fork
+from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import KEY_LIFE_S, KeyRow, RunRow
 from app.storage.sessions import MessageRow, SessionRow
@@ -25,6 +26,8 @@ from app.transcript.inbox import message_of
 from app.transcript.run_request import MAX_LINE, IdempotencyKey, NotFound
 
 MOST_BRANCHES = 256  # of a conversation
+AlsoPut = Callable[[BranchRow, int], Sequence[Change]]
+"""Return changes of the transaction that makes a branch; the number is the position of its next message."""
 
 
 class NotForkable(Exception):
@@ -58,16 +61,28 @@ class Forking(Struct, frozen=True):
         return await self.runs.session(known.run, principal)
 
     async def _fork(self, principal: Principal, session: str, cut: Cut, key: IdempotencyKey | None) -> SessionRow:
+        def also(row: BranchRow, _: int) -> list[Change]:
+            return [KeyRow(principal.name, key.value, key.body, row.session, row.created)] if key else []
+
+        branch = await self.branch(principal, session, cut, f"ses_{token_hex(10)}", also)
+        return await self.runs.session(branch, principal)
+
+    async def branch(self, principal: Principal, session: str, cut: Cut, branch: str, also: AlsoPut) -> str:
+        """Make the session `branch`, with the changes that `also` returns; return it.
+
+        Raises NotFound, NotForkable, StoreFailed.
+        """
         async with self.runs.peers.lock("session", session):  # it is not deleted meanwhile
             parent = await self.runs.session(session, principal)
             if await self.store.helper(session):
                 raise NotForkable("A helper's conversation cannot be forked. Fork the one that it works for.")
             taken, behind = await self._split(session, cut)
-            row = await self._row(session, taken)
+            row = await self._row(session, branch, taken)
             if len(await self.store.branches(row.tree)) >= MOST_BRANCHES:
                 raise NotForkable(f"The conversation has {MOST_BRANCHES} branches, which is the most. Delete one.")
             position = await self.store.position_behind(session, behind.id if behind else None, [r.id for r in taken])
             why = f"{'after' if cut.is_after else 'before'} {cut.run} of {session}"
+            left = await self._left_behind(row.session, taken, position)
             fork = Fork(
                 row,
                 parts=await self._parts(row, taken),
@@ -76,8 +91,8 @@ class Forking(Struct, frozen=True):
                 used=(taken[-1].ended or 0.0) if taken else parent.created,
                 also=(
                     *([] if parent.id != row.tree else [BranchRow(row.tree, row.tree, "", "", parent.created)]),
-                    *await self._left_behind(row.session, taken, position),
-                    *([KeyRow(principal.name, key.value, key.body, row.session, row.created)] if key else ()),
+                    *left,
+                    *also(row, position + len(left)),
                     AuditRow(row.created, principal.name, f"fork {row.session}", "made", why=why, by=principal.name),
                 ),
             )
@@ -85,7 +100,7 @@ class Forking(Struct, frozen=True):
                 raise no_session(session)
         for one in (principal.name, session, row.session):
             self.runs.notifier.notify(one)
-        return await self.runs.session(row.session, principal)
+        return row.session
 
     async def _split(self, session: str, cut: Cut) -> tuple[list[RunRow], RunRow | None]:
         """The runs that the branch takes over, and the first one that it does not."""
@@ -99,10 +114,10 @@ class Forking(Struct, frozen=True):
             raise NotForkable(f"Run {active.id} has not ended. Fork before it, wait for its end, or cancel it.")
         return rows[:at], rows[at] if at < len(rows) else None
 
-    async def _row(self, session: str, taken: Sequence[RunRow]) -> BranchRow:
+    async def _row(self, session: str, branch: str, taken: Sequence[RunRow]) -> BranchRow:
         known = await self.store.branch(session)
         after = taken[-1].id if taken else ""
-        return BranchRow(f"ses_{token_hex(10)}", known.tree if known else session, session, after, time.time())
+        return BranchRow(branch, known.tree if known else session, session, after, time.time())
 
     async def _parts(self, row: BranchRow, taken: Sequence[RunRow]) -> list[BranchPart]:
         until: dict[str, float] = {}

@@ -69,7 +69,7 @@ class UnattendedRuns(Struct, frozen=True):
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
         principal = await principal_named(self.factory.store, row.principal)
         options = stored_options(row.policy)
-        agent = await self._agent(principal, options)
+        agent = await self._agent(principal, options, row.session)
         agent.scope.gate.takes_grants = not has_mark(row, SENT_BY)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 

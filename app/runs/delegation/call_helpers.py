@@ -168,7 +168,7 @@ class CallHelpers(Struct, frozen=True):
         without = {SEND} | ({DELEGATE} if depth >= self.server.settings.helper_depth else set())
         names = chosen_names(usable_names(parent, without), tools)
         options = inherited(parent, self.options, names, model)
-        above = ParentLimits(self.limits, lambda: parent.scope.totals)
+        above = ParentLimits(self.limits, lambda: parent.scope.totals, parent.scope.tool_context.workspace)
         try:
             agent = await self.server.agent(gate.principal, options, above=above)
         except REFUSALS as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -95,10 +96,11 @@ class SharedLimits(Limits, frozen=True):
 
 
 class ParentLimits(Struct, frozen=True):
-    """The run that a helper works for: its limits, which know the helper as a member of their family."""
+    """The run that a helper works for: its limits, which know the helper as a member of their family; its workspace."""
 
     limits: SharedLimits
     totals: Totals
+    workspace: Path
 
 
 def _room(gauge: Gauge) -> float:

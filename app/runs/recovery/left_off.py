@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from app.core.events import Notice
 from app.core.messages import AskedCall, Message
 from app.runs.tool_executor import Unanswered
 from app.storage.approvals import ApprovalRow
@@ -55,3 +56,4 @@ class LeftOff(Struct, frozen=True):
     dropped: Mapping[str, str | None] = field(default_factory=dict)
     drafts: Mapping[str, str] = field(default_factory=dict)  # call -> document
     questions: Sequence[ApprovalRow] = ()  # open ones of calls that are over
+    notice: Notice | None = None  # in place of the one with the `words`

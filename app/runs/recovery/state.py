@@ -24,6 +24,7 @@ from app.core.events import (
 from app.core.messages import AskedCall, unanswered
 from app.policy.reapproval import number_of
 from app.runs.agent import Agent
+from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recovery.history import begins_in
 from app.runs.recovery.left_off import CRASHED, RESUMED, STOPPED_BEFORE, SUSPENDED, WAITED, LeftOff
 from app.runs.tool_executor import Unanswered
@@ -75,7 +76,7 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
         totals=totals_of(events, calls),
         before=totals_of(events[: rounds[-1]] if rounds else events, ()),
         reply=reply,
-        calls=_unanswered(calls, approval, events),
+        calls=unanswered_calls(calls, approval, events),
         unknown=unknown,
         started={call.id for call in calls if call.id in ran},
         handed=await store.handed_calls(row.id),
@@ -83,9 +84,18 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
         half=shown,
         characters=0 if any(one.type == Usage.type for one in since) else characters,
         dropped=dropped,
-        drafts=_drafts(events),
+        drafts=drafts_in(events),
         questions=[one for one in questions if one.state == OPEN and one is not approval],
     )
+
+
+def enter(agent: Agent, left: LeftOff, events: Sequence[EventRow]) -> None:
+    """Let a new agent go on with what its run has used and has been allowed."""
+    if isinstance(limits := agent.discipline.limits, SharedLimits):
+        limits.family.take_up(events)
+    agent.scope.totals = left.totals
+    if left.totals.has_accepted_plan:
+        agent.scope.gate.act()
 
 
 def repeats(agent: Agent, call: AskedCall) -> bool:
@@ -154,7 +164,9 @@ def _approval_of(questions: Sequence[ApprovalRow], calls: Sequence[AskedCall]) -
     return None
 
 
-def _unanswered(calls: Sequence[AskedCall], approval: ApprovalRow | None, events: Sequence[EventRow]) -> Unanswered:
+def unanswered_calls(
+    calls: Sequence[AskedCall], approval: ApprovalRow | None, events: Sequence[EventRow]
+) -> Unanswered:
     """Read from the log which calls could not be parsed and whether the decision was logged."""
     refused = dict[str, str]()
     resolved = False
@@ -192,7 +204,7 @@ def _dropped(events: Sequence[EventRow], known: Sequence[AskedCall]) -> dict[str
     return {call: name for call, name in calls.items() if all(call != one.id for one in known)}
 
 
-def _drafts(events: Sequence[EventRow]) -> dict[str, str]:
+def drafts_in(events: Sequence[EventRow]) -> dict[str, str]:
     drafts = dict[str, str]()
     for kind, fields in logged(events, (DocumentStarted.type, DocumentFinished.type)):
         drafts.pop(fields["call"], None)

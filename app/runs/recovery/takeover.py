@@ -17,10 +17,9 @@ from app.log.event_writer import EventWriter
 from app.models.endpoints.model_registry import UnknownModel
 from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.replicas.nodes import HOME_GONE
-from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
-from app.runs.recovery.state import crashes, left_off
+from app.runs.recovery.state import crashes, enter, left_off
 from app.runs.run_manager import AgentOf, RunManager
 from app.runs.run_task import state_of
 from app.storage.approvals import ApprovalDecided
@@ -79,8 +78,6 @@ class Takeover(Struct, frozen=True):
         except FolderUnusable:
             return interrupted()
         events = await self.store.events(row.id, 0, ALL)
-        if isinstance(limits := agent.discipline.limits, SharedLimits):
-            limits.family.take_up(events)
         left = await left_off(self.store, row, agent, time_limit_s)
         if left is None:
             return interrupted()
@@ -91,9 +88,7 @@ class Takeover(Struct, frozen=True):
                 return interrupted(OF_BACKUP)
             if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
-        agent.scope.totals = left.totals
-        if left.totals.has_accepted_plan:
-            agent.scope.gate.act()
+        enter(agent, left, events)
         await self.runs.go_on(row, agent, left)
         return None
 

@@ -19,15 +19,14 @@ from msgspec import Struct
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import EventRow
-from app.storage.sql.columns import insert, marks
+from app.storage.sql.columns import marks
 from app.storage.sql.rows import Query
 from app.storage.sqlite.connections import Statement, read, read_ahead, transact
-from app.storage.sqlite.database import FAILURES, Database, is_full
+from app.storage.sqlite.database import FAILURES, INSERT_EVENT, Database, is_full
 from app.storage.sqlite.pending_changes import APPLIED, PendingChanges
 from app.storage.sqlite.recent_events import EventChanges, RecentEvents, runs_in
 from tools.process.process_tree import run_shielded
 
-INSERT_EVENT = insert("events", EventRow)
 INSERT_BATCH = "INSERT INTO event_batches (number, events, changes) VALUES (?, ?, ?)"
 DELETE_ALL_BATCHES = "DELETE FROM event_batches"
 DELETE_BATCHES = f"{DELETE_ALL_BATCHES} WHERE number <= ?"

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from app.storage.changes import Change, StoreFailed
 from app.storage.data_dir import make_private, make_private_file
-from app.storage.sql.columns import Row, Select
+from app.storage.runs import EventRow
+from app.storage.sql.columns import Row, Select, insert
 from app.storage.sql.rows import Query, Rows
 from app.storage.sql.writes import WRITES
 from app.storage.sqlite.connections import (
@@ -30,6 +31,7 @@ from app.storage.sqlite.open_files import OpenFiles
 from app.storage.sqlite.schema import SCHEMA
 from tools.base.tasks import wait_at_most
 
+INSERT_EVENT = insert("events", EventRow)
 # WAL with synchronous=NORMAL survives a kill of the process (not a power cut) at 5 us an event instead of 220.
 # The kernel caches the file as well: of the 2 MB that each connection would hold, 128 KB cost no more time.
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "busy_timeout = 5000", "cache_size = -128")
@@ -170,7 +172,7 @@ class Database(Rows):
 
         They are complete: the writer's thread shall not need the interpreter for them.
         """
-        groups = ((WRITES[kind], rows) for kind, rows in groupby(changes, type))
+        groups = ((INSERT_EVENT if kind is EventRow else WRITES[kind], rows) for kind, rows in groupby(changes, type))
         return [(write.sql, list(map(write.values, rows))) for write, rows in groups]
 
     async def _catch_up(self) -> None:

@@ -11,7 +11,8 @@ from itertools import chain, islice
 from app.storage.runs import EventRow
 from app.storage.sql.columns import Select, names, select
 from app.storage.sql.runs import SqlRuns
-from app.storage.sqlite.commit_queue import INSERT_EVENT, CommitQueue
+from app.storage.sqlite.commit_queue import CommitQueue
+from app.storage.sqlite.database import INSERT_EVENT
 from app.storage.sqlite.recent_events import OF_CALLS, behind, unpacked
 
 EVENTS = select(EventRow, "events", "WHERE run = ? AND seq > ? ORDER BY seq")

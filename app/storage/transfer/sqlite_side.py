@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from app.storage.runs import EventRow
-from app.storage.sqlite.commit_queue import INSERT_EVENT
+from app.storage.sqlite.database import INSERT_EVENT
 from app.storage.sqlite.recent_events import PACKED, packed, row_of
 from app.storage.sqlite.schema import SCHEMA, TABLES
 from app.storage.sqlite.store import SQLiteStore

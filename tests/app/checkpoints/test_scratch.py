@@ -1,0 +1,224 @@
+"""Earlier states of a workspace, from its looks; folders of single sessions, filled also after a kill."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.retention import tidy
+from app.checkpoints.scratch import MOST_FOLDERS, Moment, NoSuchState, ScratchFolders
+from app.checkpoints.take_over import changes_of
+from app.checkpoints.undo import UndoRefused, undo_run
+from app.checkpoints.workspace_scans import RunOwner
+from app.core.events import Notice
+from app.storage.changes import StoreFailed
+from app.storage.checkpoints import LOOKS, SCHEMA, VERSION, CheckpointStore
+from app.workspace.scanner import ScanLimits
+from tests.support.checkpoints import checkpoints_in, tree
+
+pytestmark = pytest.mark.anyio
+Tree = dict[str, tuple[int, bytes]]
+
+
+def folders_in(folder: Path, store_bytes: int = 1 << 30) -> ScratchFolders:
+    checkpoints = checkpoints_in(folder, store_bytes=store_bytes)
+    checkpoints.scratch = folder / "forks"
+    return ScratchFolders(folder / "forks", checkpoints)
+
+
+async def call(checkpoints: Checkpoints, run: str, name: str, change: Callable[[], object]) -> None:
+    await checkpoints.begin(RunOwner(run, f"session of {run}", "ann"), checkpoints.root, name)
+    change()
+    await checkpoints.end(run, checkpoints.root, name)
+
+
+async def ignore(_: Notice) -> None:
+    """Nobody reads it."""
+
+
+async def at(folders: ScratchFolders, run: str, started: Collection[str] = (), finished: Collection[str] = ()) -> Tree:
+    """The files of a moment, in a folder that is deleted again."""
+    assert folders.checkpoints
+    await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment(run, {*started, *finished}, finished))
+    await folders.fill("ses_1", ignore)
+    folder = folders.of("ses_1")
+    assert folder
+    found = tree(folder)
+    await folders.forget("ses_1")
+    assert folders.of("ses_1") is None and not list(folders.root.iterdir())
+    return found
+
+
+async def test_each_moment_has_its_files_whoever_has_written_since(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    (work / "kept").write_text("kept")
+    trees = [tree(work)]
+    for number in range(4):
+        await call(checkpoints, "r", f"c{number}", partial((work / f"f{number % 2}").write_text, str(number)))
+        trees.append(tree(work))
+        (work / "by a person").write_text(f"after {number}")
+        await call(checkpoints, "other", f"o{number}", (work / "other").touch)
+    await call(checkpoints, "r", "nothing", lambda: None)
+    calls = [f"c{number}" for number in range(4)]
+    for number, expected in enumerate(trees):
+        assert await at(folders, "r", finished=calls[:number]) == expected
+        if number:
+            before = await at(folders, "r", started=[calls[number - 1]], finished=calls[: number - 1])
+            assert before.keys() - trees[number - 1].keys() <= {"by a person", "other"}
+    await undo_run(checkpoints, "other", "ann")
+    assert await at(folders, "r", finished=calls[:2]) == trees[2]
+    await checkpoints.forget({"session of other"})
+    assert await at(folders, "r", finished=calls[:3]) == trees[3]
+    checkpoints.store.close()
+    again = folders_in(tmp_path)
+    assert await at(again, "r", finished=calls[:1]) == trees[1]
+
+
+async def test_calls_at_a_time_and_looks_between_have_their_files(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    for run in "ab":
+        await checkpoints.begin(RunOwner(run, f"session of {run}", "ann"), work, f"c{run}")
+        (work / run).touch()
+    assert not await at(folders, "a", started=["ca"])
+    for run in "ba":
+        await checkpoints.end(run, work, f"c{run}")
+    assert (await at(folders, "a", finished=["ca"])).keys() == {"a", "b"}
+    await checkpoints.begin(RunOwner("c", "session of c", "ann"), work, "killed")
+    (work / "c").touch()
+    checkpoints.store.close()
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await folders.checkpoints.recover()
+    assert (await at(folders, "c", finished=["killed"])).keys() == {"a", "b", "c"}
+    assert (await at(folders, "c", started=["killed"])).keys() == {"a", "b"}
+
+
+async def test_nothing_is_kept_of_a_session_that_is_gone(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    await call(checkpoints, "a", "c1", partial((work / "secret").write_text, "the first secret"))
+    await call(checkpoints, "a", "c2", partial((work / "secret").write_text, "the other secret"))
+    await call(checkpoints, "b", "c3", (work / "secret").unlink)
+    await checkpoints.forget({"session of a"})
+    stored = sqlite3.connect(tmp_path / "checkpoints.db").execute("SELECT bytes FROM contents").fetchall()
+    assert stored == [(b"the other secret",)]  # b has removed it, which can be undone
+    assert await at(folders, "b") and not await at(folders, "b", finished=["c3"])
+    await folders.begin("ses_2", "ann", work, Moment("b", (), ()))
+
+    async def owner_of(session: str) -> str | None:
+        return None if session == "ses_2" else "ann"
+
+    await tidy(checkpoints, owner_of)
+    assert folders.of("ses_2")  # its session may be about to be stored
+    row = checkpoints.store.scratch("ses_2")
+    assert row
+    checkpoints.store.put_scratch(type(row)("ses_2", "ann", row.origin, time.time() - 3600, row.files, row.base))
+    await tidy(checkpoints, owner_of)
+    assert folders.of("ses_2") is None and checkpoints.store.scratch("ses_2") is None
+
+
+async def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    await call(checkpoints, "old", "c1", (work / "a").touch)
+    checkpoints.limits = ScanLimits(files=2)
+    for name in "bcd":
+        (work / name).touch()
+    await call(checkpoints, "large", "c2", (work / "e").touch)
+    for run in ("old", "large"):
+        with pytest.raises(NoSuchState, match="more than 2 files"):
+            await at(folders, run)
+    checkpoints.limits = ScanLimits()
+    await call(checkpoints, "new", "c3", (work / "f").touch)
+    for run, words in (("old", "not known any more"), ("large", "more than 2 files")):
+        with pytest.raises(NoSuchState, match=words):
+            await at(folders, run)
+    assert "e" in await at(folders, "new")
+    with pytest.raises(NoSuchState, match="Checkpoints are off"):
+        await ScratchFolders(folders.root).begin("ses_9", "ann", work, Moment("new", (), ()))
+    for number in range(MOST_FOLDERS):
+        await folders.begin(f"ses_{number}", "ann", work, Moment("new", (), ()))
+    with pytest.raises(NoSuchState, match="Delete one"):
+        await folders.begin("ses_x", "ann", work, Moment("new", (), ()))
+    assert not any(folders.of(name) for name in (None, "", "../work", "ses_../x", "ses_x"))
+
+
+async def test_the_oldest_states_go_first(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path, store_bytes=300_000)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    for number in range(12):
+        write = partial((checkpoints.root / "a").write_bytes, bytes([number]) * 60_000)
+        await call(checkpoints, f"r{number}", "c", write)
+    with pytest.raises(NoSuchState, match="checkpoint_mb"):
+        await at(folders, "r0")
+    assert (await at(folders, "r11"))["a"][1] == bytes([10]) * 60_000
+
+
+async def test_a_folder_whose_filling_was_killed_is_filled_again(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    (work / "deep/er").mkdir(parents=True)
+    for number in range(3_100):
+        (work / f"deep/er/f{number}").write_text(str(number))
+    (work / "link").symlink_to("nowhere")
+    (work / "node_modules").mkdir()
+    (work / "shut").mkdir()
+    (work / "shut").chmod(0o500)
+    await call(checkpoints, "r", "c", lambda: None)
+    left_out = await folders.begin("ses_1", "ann", work, Moment("r", (), ()))
+    assert left_out == 1
+    folder = folders.of("ses_1")
+    assert folder
+    (folder / "deep/er").mkdir(parents=True)
+    (folder / "deep/er/f1").write_text("half of")
+    (folder / "link").symlink_to("half")
+    with pytest.raises(StoreFailed, match="Checkpoints are off"):
+        await ScratchFolders(folders.root).fill("ses_1", ignore)
+    with pytest.raises(UndoRefused, match="still to be copied"):
+        await changes_of(checkpoints, "ses_1", folder)
+    words = list[str]()
+
+    async def tell(notice: Notice) -> None:
+        words.append(notice.message)
+
+    await folders.fill("ses_1", tell)
+    expected = tree(work)
+    del expected["node_modules"]
+    assert tree(folder) == expected and words == ["Copied 3,000 of 3,104 files."]
+    (folder / "link").unlink()
+    await folders.fill("ses_1", tell)  # once
+    assert not (folder / "link").is_symlink()
+
+
+def test_a_store_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.db"
+    with sqlite3.connect(path) as old:
+        old.executescript(SCHEMA.replace(LOOKS, "").replace(f"user_version = {VERSION}", "user_version = 1"))
+        old.execute("INSERT INTO workspaces (path, entries) VALUES ('/work', x'90')")
+    old.close()
+    store = CheckpointStore(path)
+    [look] = store.looks("/work")
+    assert look.before is None and look.at > 0 and store.entries("/work") == {}
+    store.close()
+    store = CheckpointStore(path)
+    assert len(store.looks("/work")) == 1 and store.scratch_sessions() == {}
+    store.close()
