@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace  # noqa: TID251
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -101,10 +100,6 @@ class Gate(Struct):
     def limit_by_labels(self, limits: LabelLimits) -> None:
         """Set the limits that the labels of the conversation set."""
         self.policy = replace(self.policy, labels=limits)
-
-    def work_in(self, workspace: Path) -> None:
-        """Set the folder that the run's tools work in."""
-        self.policy = replace(self.policy, workspace=workspace)
 
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -141,6 +142,16 @@ def read_recording(text: str | bytes, name: str) -> Recording:
         return msgspec.convert(fields, Recording)
     except msgspec.ValidationError as error:
         raise UnusableRecording(f"{name} cannot be read: {error}. Export the run again.") from error
+
+
+def read_file(path: Path) -> Recording:
+    """Raises UnusableRecording."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
+        return read_recording(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UnusableRecording(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _sum(content: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Trials: a stored run again with another model, prompt or profile, which is asked for real.
 
-Results come from the recording where a call is the one that was made then; the run ends at a call that was not, or goes
-on by real tools in a scratch copy of the workspace (`folder`). Nothing of it is kept but what it has used: it is an
-unlisted run of the same principal, in its budget.
+Results come from the recording where a call is the one that was made then, and the run ends at a call that was not.
+With `live`, tools that act only in the workspace work really, in a scratch copy of it as it was then: nothing leaves it.
+Nothing of a trial is kept but what it has used: it is an unlisted run of the same principal, in its budget.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic
-from typing import Literal
+from typing import Literal, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.checkpoints.call_changes import CallChanges
+from app.checkpoints.scratch import Moment
 from app.core import events
-from app.core.messages import Message
-from app.core.rules import WhenAbsent
+from app.core.events import Notice
 from app.policy.approvals import Approvals
 from app.replay.approvals import NO_STORE
 from app.replay.checks import Checked
@@ -121,25 +122,45 @@ class TrialApprovals(Approvals):
 
 
 class TrialRun(Struct):
-    """Runs one trial. `folder` is the scratch copy of the workspace in which it may go on by real tools."""
+    """Runs one trial. With `live` it may go on by real tools, in a scratch copy of the workspace as it was then.
+
+    Use as `async with TrialRun(...) as trial`: the scratch copy is deleted at the end.
+    """
 
     factory: RunFactory
     principal: Principal
     recording: Recording
     match: Match = "exact"
+    live: bool = False
     folder: Path | None = None
-    context: Context | None = None  # of the calls of a trial that has a folder
+    context: Context | None = None  # of its calls
+    _session: str = ""
     _run: str = ""
     _stopped_at: str = ""
     _stopping: list[asyncio.Task[None]] = field(default_factory=list)
 
+    async def __aenter__(self) -> Self:
+        """Raises NoSuchState, StoreFailed where there can be no scratch copy."""
+        if self.live:
+            run, scratch = self.recording.run, self.factory.scratch
+            self._session = f"ses_{token_hex(10)}"
+            workspace = await self.factory.workspace_of(self.principal, run.session)
+            await scratch.begin(self._session, self.principal.name, workspace, Moment(run.id, (), ()))
+            await scratch.fill(self._session, _tell_nobody)
+            self.folder = scratch.of(self._session)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session:
+            await self.factory.scratch.forget(self._session)
+
     async def go(self, options: RunOptions) -> Trial:
         """Raises what making an agent and starting a run raise."""
-        agent = await self.factory.agent(self.principal, options.model_copy(update={"when_absent": WhenAbsent.WAIT}))
+        agent = await self.factory.agent(self.principal, options, self._session or None)
         self._stage(agent)
         history = [*messages_of(self.recording.history), *messages_of(self.recording.said)]
         turn = RunRequest(
-            "", history=history, unlisted=True, policy=options.policy(), labels=await self._labels(history), tied=True
+            "", history=history, unlisted=True, policy=options.policy(), labels=await self._labels(), tied=True
         )
         began = monotonic()
         row = await self.factory.runs.start(agent, self.principal, turn)
@@ -165,17 +186,16 @@ class TrialRun(Struct):
         scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = None
         scope.changes = CallChanges()
         agent.first_contact = None
-        if self.folder:
-            self.context = scope.tool_context = replace(scope.tool_context, workspace=self.folder, jobs=None)
-            gate.work_in(self.folder)
+        self.context = scope.tool_context = replace(scope.tool_context, jobs=None)
 
     def _tried(self, tool: Tool, recorded: RecordedResults) -> Tool:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-            found = recorded.take(tool.name, arguments)
+            is_real = self.live and tool.confined  # also a call of then: what it did is to be there for the next one
+            found = None if is_real else recorded.take(tool.name, arguments)
             if found:
                 yield Result(found.ok, found.text, found.exit_code, untrusted=found.untrusted)
                 return
-            if self.folder is None or not tool.confined:
+            if not is_real:
                 self._stopped_at = f"{tool.name} {json.dumps(arguments, ensure_ascii=False)}"
                 await self._stop()
             async with aclosing(tool.run(tool.with_paths(arguments, context.workspace), context)) as updates:
@@ -189,11 +209,15 @@ class TrialRun(Struct):
         self._stopping.append(asyncio.create_task(self.factory.runs.cancel(self._run, STOPPED_AT)))
         await asyncio.Event().wait()
 
-    async def _labels(self, history: Sequence[Message]) -> list[str]:
+    async def _labels(self) -> list[str]:
         """Return the labels of the session: the requests of a trial may go only where those of the run might."""
         if self.factory.labels is None:
             return []
         return sorted(await self.factory.labels.of_session(self.recording.run.session))
+
+
+async def _tell_nobody(_: Notice) -> None:
+    """Nobody watches the copying."""
 
 
 def summary_of(log: Sequence[Event], model: str, seconds: float | None = None) -> Summary:

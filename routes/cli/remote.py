@@ -34,7 +34,9 @@ class Remote:
         self.url = checked_url(url)
         self._auth = TokenAuth(checked_token(token) if token else None, own)
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, limit_s: float = LIMIT_S
+    ) -> dict[str, Any]:
         """Make a request; an answer without a body is empty. Raises NoServer, Refusal."""
         try:
             answer = httpx2.request(
@@ -42,7 +44,7 @@ class Remote:
                 f"{self.url}{path}",
                 auth=self._auth,
                 json=body,
-                timeout=LIMIT_S,
+                timeout=limit_s,
                 trust_env=not is_local(self.url),
             )
         except NotProven as error:

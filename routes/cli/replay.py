@@ -31,13 +31,14 @@ from app.replay.checking import (
     recorded_or_derived,
 )
 from app.replay.playing import Played, Replay
-from app.replay.recording import MOST_BYTES, Recording, UnusableRecording, read_recording, written
+from app.replay.recording import Recording, UnusableRecording, read_file, written
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from routes.cli.columns import failed
 from routes.cli.tokens import with_store
+from routes.cli.trials import trial_flags, try_runs
 from routes.lanes.recorded_frames import frames_of
 from routes.startup.storage import secrets_of
 
@@ -58,11 +59,15 @@ def replay_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParse
     parser.add_argument("--accept", action="store_true", help="write what the runs of files do now into the files")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a core, 8 at most)")
     parser.add_argument("--json", dest="as_json", action="store_true", help="write the outcomes as JSON")
+    parser.add_argument("--model", help="ask this model, by the running server; with --system and --profile likewise")
+    trial_flags(parser)
     return [parser]
 
 
-def run_replay(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -> int:
+def run_replay(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 0 if all is the same, 1 if a run goes otherwise, 2 if a named one cannot be replayed."""
+    if args.model or args.system or args.profile:
+        return try_runs(args, loaded, environ)
     files = [Path(one) for one in args.what if _is_file(one)]
     names = [one for one in args.what if not _is_file(one)]
     if not (args.what or args.session or args.all):
@@ -93,16 +98,6 @@ async def _check_file(path: Path, *, exact: bool) -> Outcome:
     except UnusableRecording as unusable:
         return Outcome(str(path), UNUSABLE, reason=str(unusable))
     return await checked(recording, str(path), frames_of, exact=exact)
-
-
-def read_file(path: Path) -> Recording:
-    """Raises UnusableRecording."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
-        return read_recording(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UnusableRecording(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _accept(files: Sequence[Path]) -> int:

@@ -27,7 +27,7 @@ from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 
-NEEDS_TRIAL = "{names} are for a trial: name another model, profile or system text as well"
+NEEDS_TRIAL = "{names}: only for a trial, which names another model, profile or system text"
 
 
 class ReplayRequest(StrictModel):
@@ -92,11 +92,11 @@ async def _recording(services: Services, request: Request) -> Recording:
 
 async def _trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> dict[str, Any]:
     principal = current_principal(request)
-    trial = TrialRun(services.factory, principal, recording, body.match)
-    result = await trial.go(options_for(recording, body))
-    if body.checks:
-        checks = await check_results(body.checks, result.now.text, trial.folder, trial.context)
-        result = replace(result, checks=checks)
+    async with TrialRun(services.factory, principal, recording, body.match, body.live) as trial:
+        result = await trial.go(options_for(recording, body))
+        if body.checks:
+            checks = await check_results(body.checks, result.now.text, trial.folder, trial.context)
+            result = replace(result, checks=checks)
     fields: dict[str, Any] = msgspec.to_builtins(result)
     return fields
 
