@@ -16,6 +16,7 @@ from app.replay.events import Event
 from app.replay.loading import recording_of, stored_run
 from app.replay.playing import Played, Replay
 from app.replay.recording import Recording, UnusableRecording
+from app.runs.recording.world import settings_in_force
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
 from app.storage.store import Store
@@ -54,8 +55,12 @@ async def _principal(store: Store, name: str) -> Principal:
         return Principal(name, Role.USER)
 
 
-async def checked(recording: Recording, name: str, frames_of: FramesOf, *, exact: bool = False) -> Outcome:
-    """Replay a recording and compare it."""
+async def checked(
+    recording: Recording, name: str, frames_of: FramesOf, *, exact: bool = False, settings: Settings | None = None
+) -> Outcome:
+    """Replay a recording and compare it. With `settings` these hold in place of the recorded ones."""
+    if settings and recording.begin:
+        recording.begin.settings = settings_in_force(settings)
     try:
         played = await Replay(recording, exact=exact).play()
     except UnusableRecording as unusable:
@@ -71,13 +76,22 @@ def frames_now(recording: Recording, played: Played, frames_of: FramesOf) -> lis
     return frames_of(run.lane, run.id, run.session, run.created, [json.loads(row.data) for row in played.rows])
 
 
-async def checked_row(store: Store, row: RunRow, settings: Settings, frames_of: FramesOf, *, exact: bool) -> Outcome:
+async def checked_row(
+    store: Store,
+    row: RunRow,
+    settings: Settings,
+    frames_of: FramesOf,
+    *,
+    exact: bool = False,
+    in_current_settings: bool = False,
+) -> Outcome:
     """Replay a stored run and compare it. Raises StoreFailed."""
     try:
         recording = await recorded_or_derived(store, row, settings)
     except UnusableRecording as unusable:
         return Outcome(row.id, UNUSABLE, reason=str(unusable))
-    return await checked(recording, row.id, frames_of, exact=exact)
+    current = settings if in_current_settings else None
+    return await checked(recording, row.id, frames_of, exact=exact, settings=current)
 
 
 def accepted(recording: Recording, played: Played, frames: list[str] | None) -> Recording:

@@ -1,7 +1,7 @@
 """Trials: a stored run again with another model, prompt or profile, which is asked for real.
 
 Results come from the recording where a call is the one that was made then, and the run ends at a call that was not.
-With `live`, tools that act only in the workspace work really, in a scratch copy of it as it was then: nothing leaves it.
+With `live`, tools that act only in the workspace do work, in a scratch copy of it as it was then: nothing leaves it.
 Nothing of a trial is kept but what it has used: it is an unlisted run of the same principal, in its budget.
 """
 
@@ -228,13 +228,22 @@ def summary_of(log: Sequence[Event], model: str, seconds: float | None = None) -
     return Summary(
         model,
         reason=str(last.get("reason") or last.get("code") or "unknown"),
-        text=str(last.get("text", last.get("message", ""))),
+        text=_answer(log) or str(last.get("text", last.get("message", ""))),
         calls=list(_calls(log)),
         rounds=sum(one["type"] == events.RoundStarted.type for one in log),
         tokens=sum(one["prompt_tokens"] + one["completion_tokens"] for one in used),
         seconds=seconds,
         cost=sum(costs) if costs else None,
     )
+
+
+def _answer(log: Sequence[Event]) -> str:
+    """Return the text of the last round, without calls that are blocks of code; empty where a part was taken back."""
+    start = max((at for at, one in enumerate(log) if one["type"] == events.RoundStarted.type), default=0)
+    if any(one["type"] == events.TextReclassified.type for one in log[start:]):
+        return ""
+    pieces = (one for one in log[start:] if one["type"] == events.TextDelta.type and "call" not in one)
+    return "".join(one["text"] for one in pieces).strip()
 
 
 def _calls(log: Sequence[Event]) -> Iterator[str]:

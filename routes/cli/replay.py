@@ -50,11 +50,21 @@ NO_RUNS = "There are no ended runs among these."
 EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
 
 
+class How(Struct, frozen=True, kw_only=True):
+    """How runs are replayed."""
+
+    loaded: Loaded
+    exact: bool
+    in_current_settings: bool
+
+
 def replay_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     parser.add_argument("what", nargs="*", metavar="RUN|FILE", help="a run, or a file that export-test wrote")
     parser.add_argument("--session", help="all runs of this conversation")
     parser.add_argument("--all", action="store_true", help="all runs, as many days back as --days says")
     parser.add_argument("--days", type=float, default=30.0, help="with --all: days back (default: 30)")
+    help_text = "let the settings of now hold in place of those that were recorded: what a new rule would have done"
+    parser.add_argument("--current-settings", action="store_true", help=help_text)
     parser.add_argument("--exact", action="store_true", help="keep every border of the model's pieces, which is slower")
     parser.add_argument("--accept", action="store_true", help="write what the runs of files do now into the files")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one a core, 8 at most)")
@@ -74,12 +84,13 @@ def run_replay(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, s
         return failed(NOTHING)
     if args.accept:
         return _accept(files)
-    outcomes = [asyncio.run(_check_file(path, exact=args.exact)) for path in files]
+    how = How(loaded=loaded, exact=args.exact, in_current_settings=args.current_settings)
+    outcomes = [asyncio.run(_check_file(path, how)) for path in files]
     if names or args.session or args.all:
         found = _stored_runs(args, names, loaded)
         if isinstance(found, int):
             return found
-        outcomes += _check_all(found, loaded, jobs=args.jobs, exact=args.exact)
+        outcomes += _check_all(found, how, args.jobs)
     if not outcomes:
         return failed(NO_RUNS)
     print(as_json(outcomes) if args.as_json else "\n".join(report(outcomes)))
@@ -92,12 +103,13 @@ def _is_file(word: str) -> bool:
     return word.endswith(".json") or os.sep in word
 
 
-async def _check_file(path: Path, *, exact: bool) -> Outcome:
+async def _check_file(path: Path, how: How) -> Outcome:
     try:
         recording = read_file(path)
     except UnusableRecording as unusable:
         return Outcome(str(path), UNUSABLE, reason=str(unusable))
-    return await checked(recording, str(path), frames_of, exact=exact)
+    settings = how.loaded.settings if how.in_current_settings else None
+    return await checked(recording, str(path), frames_of, exact=how.exact, settings=settings)
 
 
 def _accept(files: Sequence[Path]) -> int:
@@ -153,41 +165,43 @@ def with_existing_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]])
     return with_store(loaded, work)
 
 
-def _check_all(rows: Sequence[RunRow], loaded: Loaded, *, jobs: int, exact: bool) -> list[Outcome]:
+def _check_all(rows: Sequence[RunRow], how: How, jobs: int) -> list[Outcome]:
     """Replay stored runs, in as many processes as there are cores."""
     chunks = [rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK)]
     jobs = min(jobs or os.cpu_count() or 1, MOST_JOBS, len(chunks))
     if jobs <= 1:
-        return _check_chunk(rows, loaded, exact=exact)
+        return _check_chunk(rows, how)
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, context, initializer=_Worker.enter, initargs=(loaded, exact)) as pool:
+    with ProcessPoolExecutor(jobs, context, initializer=_Worker.enter, initargs=(how,)) as pool:
         return [one for those in pool.map(_Worker.check, chunks) for one in those]
 
 
 class _Worker:
-    """What a process of the pool works with: settings are inherited, not sent."""
+    """What a process of the pool works with: it is inherited, not sent."""
 
-    loaded: Loaded
-    exact: bool
+    how: How
 
     @classmethod
-    def enter(cls, loaded: Loaded, exact: bool) -> None:
-        cls.loaded, cls.exact = loaded, exact
+    def enter(cls, how: How) -> None:
+        cls.how = how
 
     @classmethod
     def check(cls, rows: Sequence[RunRow]) -> list[Outcome]:
-        return _check_chunk(rows, cls.loaded, exact=cls.exact)
+        return _check_chunk(rows, cls.how)
 
 
-def _check_chunk(rows: Sequence[RunRow], loaded: Loaded, *, exact: bool) -> list[Outcome]:
-    outcomes = list[Outcome]()
+def _check_chunk(rows: Sequence[RunRow], how: How) -> list[Outcome]:
+    outcomes, settings = list[Outcome](), how.loaded.settings
 
     async def check(store: Store) -> int:
         for row in rows:
-            outcomes.append(await checked_row(store, row, loaded.settings, frames_of, exact=exact))
+            outcome = await checked_row(
+                store, row, settings, frames_of, exact=how.exact, in_current_settings=how.in_current_settings
+            )
+            outcomes.append(outcome)
         return 0
 
-    if with_store(loaded, check):
+    if with_store(how.loaded, check):
         raise StoreFailed("The database could not be read.")
     return outcomes
 
@@ -207,12 +221,9 @@ def report(outcomes: Sequence[Outcome]) -> Iterable[str]:
     for text, number in missing.most_common():
         yield f"Of {number:,}: {text}"
     otherwise, replayed = counts[OTHERWISE], counts[OTHERWISE] + counts[SAME]
-    go = "goes" if otherwise == 1 else "go"
-    yield (
-        f"Of {replayed:,} replayed runs {otherwise:,} {go} otherwise."
-        if otherwise
-        else (f"{replayed:,} replayed runs: no difference.")
-    )
+    runs = f"{replayed:,} replayed run{'' if replayed == 1 else 's'}"
+    verb = "goes" if otherwise == 1 else "go"
+    yield f"{otherwise:,} of {runs} {verb} otherwise." if otherwise else f"{runs}: no difference."
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:

@@ -58,7 +58,7 @@ async def _replayed(subject: Subject) -> Findings:
         for row in reversed(await store.ended_runs(0)):
             if time.monotonic() > until:
                 break
-            counts[(await checked_row(store, row, settings, frames_of, exact=False)).state] += 1
+            counts[(await checked_row(store, row, settings, frames_of)).state] += 1
     finally:
         await store.close()
     replayed, otherwise = counts[SAME] + counts[OTHERWISE], counts[OTHERWISE]
