@@ -20,8 +20,7 @@ from app.runs.recovery.left_off import RESUMED
 from app.runs.tool_executor import CHANGED
 from app.runs.tool_results import MOST_KEPT
 from app.storage.approvals import GrantRow
-from app.storage.recordings import RecordingRow
-from app.storage.runs import ALL, RunRow
+from app.storage.runs import ALL, RecordingRow, RunRow
 from app.storage.store import Store
 from app.transcript.conversation import STOPPED
 from tools.base.permit import canonical
@@ -62,7 +61,15 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
             whole[call] = kept.text
     grants = [one for one in await store.grants(row.session) if one.created <= row.ended]
     recorded = await store.recording(row.id)
-    return Stored(row, logged, messages[:begins], messages[begins:], whole, recorded, grants)
+    return Stored(
+        row=row,
+        events=logged,
+        history=messages[:begins],
+        own=messages[begins:],
+        whole=whole,
+        recorded=recorded,
+        grants=grants,
+    )
 
 
 def recording_of(stored: Stored) -> Recording:
@@ -98,7 +105,16 @@ def log_of(stored: Stored) -> Recording:
     row, logged = stored.row, _up_to_restart(stored.events)
     policy: dict[str, Any] = json.loads(row.policy)
     lane = policy.pop(parts.LANE, None)
-    run = RunPart(row.id, row.session, row.principal, row.model, row.state, row.created, policy, lane)
+    run = RunPart(
+        row.id,
+        session=row.session,
+        principal=row.principal,
+        model=row.model,
+        state=row.state,
+        created=row.created,
+        policy=policy,
+        lane=lane,
+    )
     results, inside = _results(logged, stored)
     answers = _answers(logged, inside)
     for answer in (one for one in answers if one.arguments is not None):

@@ -34,7 +34,7 @@ from tools.tool import Tool
 
 FEW = 64  # pieces of a text that are replayed with their own borders; of longer ones most are joined
 JOINED = 2048  # characters
-NO_ANSWER = "no_recorded_answer"
+NO_ANSWER = "script_ended"
 AT_AN_END = "The run makes another request than was recorded: its model has no answer to it."
 Stop = Callable[[str], None]
 """Stop the run as it was stopped then, for this reason."""
@@ -138,19 +138,19 @@ class ReplayedModel(BaseProvider):
         self.taken += 1
         self.on_round(self.taken)
         self._known = part.model or self._known
-        async for piece in self._pieces(part):
-            if isinstance(piece, TextChunk | Thought) and request.take_text and request.take_text(piece):
-                continue
-            yield piece
+        take_text = request.take_text
+        for item in part.items:
+            if isinstance(item, parts.Failed):
+                await self._fail(item)
+            for piece in self._of(item):
+                if not (take_text and isinstance(piece, TextChunk | Thought) and take_text(piece)):
+                    yield piece
 
     async def side_stream(self) -> AsyncGenerator[Piece, None]:
+        """The same for the next side query."""
         if not self._sides:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
-        async for piece in self._pieces(self._sides.popleft()):
-            yield piece
-
-    async def _pieces(self, part: parts.RequestPart) -> AsyncGenerator[Piece, None]:
-        for item in part.items:
+        for item in self._sides.popleft().items:
             if isinstance(item, parts.Failed):
                 await self._fail(item)
             for piece in self._of(item):

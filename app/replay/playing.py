@@ -58,7 +58,7 @@ NOWHERE = Path("/nonexistent")
 
 
 class Played(Struct):
-    """What the run does now. `unknown`: the call that it makes and that has no recorded result."""
+    """The run as it goes now. `unknown`: the call that it makes and that has no recorded result."""
 
     rows: list[EventRow]
     requests: list[parts.RequestPart] = field(default_factory=list)

@@ -54,7 +54,7 @@ class ResultPart(Struct, omit_defaults=True):
 
 
 class AnswerPart(Struct, omit_defaults=True):
-    """What became of an approval: `decision` and the rest are those of `approval.resolved`."""
+    """The decision on an approval: `decision` and the rest are those of `approval.resolved`."""
 
     call: str
     decision: str

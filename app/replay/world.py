@@ -118,7 +118,7 @@ class ReplayedChoices(ToolChoices):
 
 
 class Stage(Struct, kw_only=True):
-    """What an agent of a replay is made of."""
+    """The parts that an agent of a replay is made of."""
 
     begin: Begin
     options: RunOptions

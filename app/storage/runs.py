@@ -1,11 +1,14 @@
-"""Runs, their event logs, the messages that wait for them, the idempotency keys that started them, and helpers."""
+"""Runs, their event logs and recordings, the messages that wait for them, the keys that started them, and helpers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.storage.changes import Change, ChangeWriter
+from tools.base.hidden_fields import repr_without
 
 ALL = 1 << 40  # as a limit: more events than a log can have
 
@@ -99,6 +102,24 @@ class HelperRow(Change, frozen=True):
     created: float
 
 
+class RecordingRow(Change, frozen=True):
+    """One part, in the order of `at` (Unix time in microseconds); `data` is compressed JSON of its `kind`."""
+
+    run: str
+    at: int
+    kind: str
+    data: bytes
+
+    __repr__ = repr_without("data")
+
+
+class RunCounts(Struct, frozen=True):
+    """The number of runs that have ended, and the first part of the newest recording, None without one."""
+
+    ended: int = 0
+    newest: bytes | None = None
+
+
 class RunStore(ChangeWriter, Protocol):
     async def run(self, run: str) -> RunRow | None: ...
 
@@ -147,6 +168,9 @@ class RunStore(ChangeWriter, Protocol):
 
     async def replace_events(self, run: str, rows: Sequence[EventRow]) -> None:
         """Replace the log of an ended run by fewer rows; the run is not bulky any more. No effect on a deleted run."""
+
+    async def recording(self, run: str) -> list[RecordingRow]:
+        """The parts of a run's recording in their order; none of a run that was not recorded."""
 
     async def inbox(self, run: str) -> list[InboxRow]:
         """Messages for a run that are not in the history, in order."""

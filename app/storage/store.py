@@ -23,7 +23,6 @@ from app.storage.notices.notifications import NotificationStore
 from app.storage.people.prompts import PromptStore
 from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
-from app.storage.recordings import RecordingStore
 from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
@@ -57,7 +56,6 @@ class Store(
     SignInStore,
     PromptStore,
     BranchStore,
-    RecordingStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

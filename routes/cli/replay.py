@@ -51,7 +51,7 @@ EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
 
 
 class How(Struct, frozen=True, kw_only=True):
-    """How runs are replayed."""
+    """Options of the replays of one command."""
 
     loaded: Loaded
     exact: bool
@@ -177,7 +177,7 @@ def _check_all(rows: Sequence[RunRow], how: How, jobs: int) -> list[Outcome]:
 
 
 class _Worker:
-    """What a process of the pool works with: it is inherited, not sent."""
+    """The state of a process of the pool: it is inherited, not sent."""
 
     how: How
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
-from app.storage.recordings import RecordingRow
+from app.storage.runs import RecordingRow
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
@@ -138,7 +138,7 @@ class Decided(Struct, omit_defaults=True):
 
 
 class Since(Struct, omit_defaults=True):
-    """What was decided since the request before: ids that were drawn, decisions, grants, results with secrets."""
+    """The decisions since the request before: ids that were drawn, decisions, grants, results with secrets."""
 
     ids: list[str] = []
     decided: list[Decided] = []
@@ -147,7 +147,7 @@ class Since(Struct, omit_defaults=True):
 
 
 class ModelPart(Struct, omit_defaults=True):
-    """What was known of the model when the run began."""
+    """The model, as far as it was known when the run began."""
 
     name: str
     answers: str = ""

@@ -18,11 +18,11 @@ from msgspec import Struct
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.mcp import McpServerRow
-from app.storage.recordings import RunCounts
+from app.storage.runs import RunCounts
 from app.storage.sql.columns import Select
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
 from app.storage.sql.principals import TOKEN_COUNTS
-from app.storage.sql.recordings import RUN_COUNTS
+from app.storage.sql.runs import RUN_COUNTS
 from app.storage.sqlite.database import ADVICE, FAILURES, GENERAL_ADVICE
 from app.storage.sqlite.open_files import bytes_of
 from app.storage.sqlite.schema import SCHEMA

@@ -15,10 +15,10 @@ from app.storage.postgres.connections import MOST, Connection
 from app.storage.postgres.database import place_of
 from app.storage.postgres.failures import FAILURES, failure
 from app.storage.postgres.schema import EXISTS, NEEDED, SCHEMA
-from app.storage.recordings import RunCounts
+from app.storage.runs import RunCounts
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
 from app.storage.sql.principals import TOKEN_COUNTS
-from app.storage.sql.recordings import RUN_COUNTS
+from app.storage.sql.runs import RUN_COUNTS
 from app.storage.tokens import TokenCounts
 
 NEWEST = len(SCHEMA)

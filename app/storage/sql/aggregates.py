@@ -10,7 +10,6 @@ from app.storage.sql.library import SqlLibrary
 from app.storage.sql.notices import SqlNotices
 from app.storage.sql.people import SqlPeople
 from app.storage.sql.principals import SqlPrincipals
-from app.storage.sql.recordings import SqlRecordings
 from app.storage.sql.schedules import SqlSchedules
 
 
@@ -24,6 +23,5 @@ class SqlAggregates(
     SqlLabels,
     SqlLibrary,
     SqlPeople,
-    SqlRecordings,
 ):
     """Their reads, and the writes that look at rows before."""

@@ -6,9 +6,20 @@ import json
 from collections.abc import Iterable, Sequence
 
 from app.storage.changes import Change
-from app.storage.runs import KEY_LIFE_S, HelperRow, InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.runs import (
+    KEY_LIFE_S,
+    HelperRow,
+    InboxRow,
+    InboxTaken,
+    KeyRow,
+    RecordingRow,
+    RunBegan,
+    RunCounts,
+    RunEnded,
+    RunRow,
+)
 from app.storage.sql.branches import SqlBranches
-from app.storage.sql.columns import Select, Write, delete, insert, names, select, update, write
+from app.storage.sql.columns import Select, Write, delete, insert, insert_once, names, select, update, write
 
 # A key of a request is its first run's for a day, even if two servers should both find it new; other names of a run
 # have no `body`, and are the last one's.
@@ -24,6 +35,7 @@ WRITES: dict[type[Change], Write] = {
     InboxTaken: delete("inbox", InboxTaken),
     KeyRow: insert("idempotency", KeyRow, KEEP_FIRST_KEY),
     HelperRow: insert("helpers", HelperRow),
+    RecordingRow: insert_once("recordings", RecordingRow, "run", "at"),
 }
 
 # Runs of the same time are in the order in which they were inserted.
@@ -56,6 +68,16 @@ RUNS_BEFORE = select(
 )
 ENDED = select(RunRow, "runs", "WHERE ended > ? ORDER BY ended")
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
+PARTS = select(RecordingRow, "recordings", "WHERE run = ? ORDER BY at")
+RUN_COUNTS = Select(
+    """
+    SELECT COUNT(*), (
+        SELECT data FROM recordings JOIN runs AS recorded ON recorded.id = recordings.run WHERE kind = 'begin'
+        ORDER BY recorded.created DESC LIMIT 1
+    ) FROM runs WHERE ended IS NOT NULL
+    """,
+    RunCounts,
+)
 INBOX = select(InboxRow, "inbox", "WHERE run = ? ORDER BY position")
 KEY = select(KeyRow, "idempotency", "WHERE principal = ? AND key = ?")
 
@@ -134,6 +156,9 @@ class SqlRuns(SqlBranches):
     async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
         query = "SELECT id FROM runs WHERE joined = 0 AND ended < ? ORDER BY ended LIMIT ?"
         return [row[0] for row in await self._all(query, ended_before, limit)]
+
+    async def recording(self, run: str) -> list[RecordingRow]:
+        return await self._rows(PARTS, run)
 
     async def inbox(self, run: str) -> list[InboxRow]:
         return await self._rows(INBOX, run)

@@ -14,7 +14,6 @@ from app.storage.sql import (
     notices,
     people,
     principals,
-    recordings,
     runs,
     schedules,
     sessions,
@@ -35,5 +34,4 @@ WRITES: dict[type[Change], Write] = {
     **library.WRITES,
     **people.WRITES,
     **branches.WRITES,
-    **recordings.WRITES,
 }

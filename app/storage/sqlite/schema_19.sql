@@ -5,4 +5,4 @@ CREATE TABLE recordings (
     kind TEXT NOT NULL,
     data BLOB NOT NULL,
     PRIMARY KEY (run, at)
-) WITHOUT ROWID;
+);

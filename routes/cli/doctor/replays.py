@@ -1,4 +1,4 @@
-"""Whether this version takes the stored runs as the one did that made them."""
+"""Checks if this version takes stored runs as the one did that made them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.runs.recording import parts
 from app.storage.changes import StoreFailed
-from app.storage.recordings import RecordingRow
+from app.storage.runs import RecordingRow
 from routes.cli.doctor.finding import Findings, Subject, ok, problem, skipped, warning
 
 if TYPE_CHECKING:

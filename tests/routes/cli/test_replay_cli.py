@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 PAGE = (ROOT / "docs" / "replay.md").read_text()
 RUN, CALL = "run_0123456789abcdef0123", "c01234567"
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
-SET = re.compile(r"```toml\n(\[\[runs\]\].*?)```", re.DOTALL)
+SET = re.compile(r"```ini\n(\[\[runs\]\].*?)```", re.DOTALL)
 ASKS = "```bash\necho hello\n```\n"
 # What chance and the machine decide: numbers, and how wide the columns are for them.
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")

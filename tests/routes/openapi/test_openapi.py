@@ -46,7 +46,7 @@ NOT_THERE = frozenset(  # reads of what is not made here, or not yet
         "GET /v1/responses/{response}",
     }
     | {"GET /v1/responses/{response}/input_items", "GET /v1/models/{model:path}"}
-    | {"GET /workspace/files/{path:path}", "GET /sessions/{session}/changes"}
+    | {"GET /workspace/files/{path:path}", "GET /sessions/{session}/changes", "GET /runs/{run}/recording"}
     | {"GET /sessions/{session}/workspace/{path:path}", "GET /mcp/servers/{name:path}/resources"}
     | {"GET /mcp/servers/{name:path}/resources/read", "GET /mcp/servers/{name:path}/prompts"}
 )

@@ -51,6 +51,8 @@ TRIED = {
     "POST /runs/{run}/calls/{call}/terminal": Tried(body={"columns": 80, "rows": 24}, ok=409),
     "GET /runs/{run}/changes": Tried(admins=200),
     "POST /runs/{run}/undo": Tried(admins=200),
+    "POST /runs/{run}/replay": Tried(ok=409),  # hers is under way
+    "GET /runs/{run}/recording": Tried(ok=409),
     "GET /sessions/{session}/changes": Tried(ok=409),  # it works in the workspace
     "POST /sessions/{session}/take-over": Tried(body={"fingerprint": "x"}, ok=409),
     "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),

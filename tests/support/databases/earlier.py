@@ -107,6 +107,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "summaries": [{"upto": 1, "text": "They met.", "before": 900, "after": 30}],
     "results": [{"name": "bash", "text": "a\nb"}],
     "endpoints": [{"name": "hosted", "spec": '{"url":"http://127.0.0.1:9/"}', "by": "root"}],
+    "recordings": [{"run": RUN, "at": 1_700_000_001_500_000, "kind": "begin", "data": b"\x78\x9c\x00\xff"}],
     "files": [{"sha256": SHA, "bytes": b"\x89PNG\0\xff"}],
     "session_files": [{"sha256": SHA}],
     "documents": [
