@@ -61,4 +61,4 @@ nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
 for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed])
   guarded(part.start, page);
-page.conversation.open(sessions.sessionInAddress());
+page.conversation.openAddress();

@@ -23,13 +23,14 @@ export const STATES = {
 let bodies = 0;
 
 export class CardHead {
-  /** `onFold(open)` when the reader expands or collapses the card, `onStop()` for its stop button. */
+  /** `onFold(open)` when the reader expands or collapses the card, `onStop()` for its stop button, if it may be stopped. */
   constructor({ body, onFold, onStop }) {
     body.id ||= `card-${++bodies}`;
     this.tool = h("span", { class: "card-tool" });
     this.title = h("span", { class: "card-title", dir: "ltr" });
     this.mark = h("span", { class: "card-mark" });
     this.open = false;
+    this.mayStop = onStop !== null;
     const parts = [h("span", { class: "card-arrow" }, icon("right")), this.mark, this.tool, this.title];
     const props = { class: "card-fold", "aria-expanded": "false", "aria-controls": body.id };
     this.fold = button(parts, () => onFold(!this.open), props);
@@ -61,7 +62,7 @@ export class CardHead {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
     const focused = document.activeElement === this.stop;
-    this.stop.hidden = state !== "running";
+    this.stop.hidden = state !== "running" || !this.mayStop;
     if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 

@@ -54,6 +54,7 @@ export class ToolCard {
   #drawnResult = false;
   #input = null; // the making of a line for what the command reads, once it is known to read
   #reading = null; // the last progress, which says if it reads now
+  #triable = false;
   #watched = false; // its output was shown while it ran: the card stays as it is when the command ends
 
   constructor(call, name, view) {
@@ -73,7 +74,8 @@ export class ToolCard {
     this.brief = h("div", { class: "card-brief", hidden: true });
     this.pictures = h("div", { class: "card-pictures", hidden: true });
     this.files = new ChangedFiles(() => this.view.asked.session);
-    this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop: () => this.#stop() });
+    const onStop = view.page.readOnly ? null : () => this.#stop();
+    this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop });
     this.element = h("section", { class: "card", role: "group", dataset: { call } });
     const { note, problem, brief, body, pictures, files } = this;
     this.element.append(this.head.element, note, problem.element, brief, body, pictures, files.element);
@@ -89,8 +91,9 @@ export class ToolCard {
     onNextFrame(this.#title);
   }
 
-  start({ name, arguments: given, elapsed_s = 0 }) {
+  start({ seq, name, arguments: given, elapsed_s = 0 }) {
     this.#setCall(name, given);
+    this.#offerTry(seq);
     this.#setElapsed(elapsed_s);
     this.#setState("running");
   }
@@ -99,7 +102,7 @@ export class ToolCard {
     this.#setElapsed(event.elapsed_s);
     this.tail.show(event, { live: !this.view.restoring });
     this.#reading = event;
-    if (event.input) this.#input ??= this.#makeInput();
+    if (event.input && !this.view.page.readOnly) this.#input ??= this.#makeInput();
     this.#showInput();
   }
 
@@ -139,7 +142,7 @@ export class ToolCard {
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
-    if (job && this.view.page) this.#followJob(job);
+    if (job && this.view.page && !this.view.page.readOnly) this.#followJob(job);
     this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
@@ -175,10 +178,13 @@ export class ToolCard {
   }
 
   /** Waiting for approval: the tray above the composer has the buttons. */
-  ask({ call, name, arguments: given, reason }) {
+  ask({ seq, call, name, arguments: given, reason }) {
     this.#question = call;
     this.#setCall(name, given);
-    const answer = button([icon("bell"), t("card.answer")], () => this.#toTray(), { class: "card-answer" });
+    this.#offerTry(seq);
+    const answer =
+      !this.view.page.readOnly &&
+      button([icon("bell"), t("card.answer")], () => this.#toTray(), { class: "card-answer" });
     fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), answer);
     this.#setState("waiting");
   }
@@ -203,9 +209,19 @@ export class ToolCard {
 
   /** The conversation was switched. */
   leave() {
+    writing.get(this.view).delete(this);
     this.#untick?.();
     this.#untick = null;
     this.job?.leave();
+  }
+
+  /** A button for a branch that begins before this call, at the first event of it. */
+  #offerTry(seq) {
+    const { page, tryFrom } = this.view;
+    if (this.#triable || page.readOnly || page.isPart || QUESTION.test(this.name)) return;
+    this.#triable = true;
+    const open = () => tryFrom({ at: seq, edit: { arguments: this.given.fields } });
+    this.body.append(button(t("try.open"), open, { class: "card-try foot-button" }));
   }
 
   #setCall(name, given) {
@@ -273,7 +289,8 @@ export class ToolCard {
   }
 
   #beginTicking = () => {
-    if (this.#state === "running" && this.element.isConnected) this.#untick ??= startTicking(() => this.#tick());
+    const goesOn = this.#state === "running" && this.element.isConnected && !this.view.page.isPast;
+    if (goesOn) this.#untick ??= startTicking(() => this.#tick());
   };
 
   #tick() {

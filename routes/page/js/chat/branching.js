@@ -1,7 +1,8 @@
 /** Branches of the open conversation: begun by an edited message or another answer, and switched at the turn where they part. */
 
 import { announce, button, dialog, dialogButtons, h, iconButton, restoreFocus } from "../dom/elements.js";
-import { Problem } from "../dom/forms.js";
+import { loadOnce, Problem } from "../dom/forms.js";
+import { Menu } from "../dom/menu.js";
 import { t } from "../dom/more_texts.js";
 import { writeStored } from "../dom/storage.js";
 import { post } from "../feed/api.js";
@@ -155,9 +156,7 @@ const chooseCompared = (page) =>
 
 /** A dialog with a choice of models for each label. Resolves with their names, or undefined. */
 async function chooseModels(page, title, action, labels) {
-  if (!page.store.get("endpoints")) await refresh(page);
-  const { endpoints = [] } = page.store.get("endpoints") ?? {};
-  const groups = endpoints.filter(({ models }) => models?.length);
+  const groups = await modelGroups(page);
   const names = groups.flatMap(({ name, models }) => models.map((one) => `${name}/${one.name}`));
   const now = currentModel(page);
   const own = names.indexOf(names.find((name) => name === `${now.endpoint}/${now.name}`) ?? names[0]);
@@ -176,7 +175,14 @@ async function chooseModels(page, title, action, labels) {
   });
 }
 
-function groupOf({ name, models }) {
+/** The endpoints that have models, fetched if need be. */
+export async function modelGroups(page) {
+  if (!page.store.get("endpoints")) await refresh(page);
+  const { endpoints = [] } = page.store.get("endpoints") ?? {};
+  return endpoints.filter(({ models }) => models?.length);
+}
+
+export function groupOf({ name, models }) {
   const options = models.map((one) => h("option", { value: `${name}/${one.name}` }, one.name));
   return h("optgroup", { label: name }, options);
 }
@@ -211,9 +217,27 @@ function switchIn(page, tools, view, parting) {
   };
   const parts = [step(-1, "left", t("branch.previous")), count, step(1, "right", t("branch.next"))];
   const props = { class: "branch-switch", role: "group", "aria-label": t("branch.branches"), dataset: { turns: key } };
-  const element = h("div", { ...props, onkeydown }, parts);
+  const element = h("div", { ...props, onkeydown }, parts, at > 0 && branchMenu(page, view, turns[0]));
   tools.append(element);
   if (focused) element.querySelector(`.${focused.split(" ").at(-1)}:enabled, button:enabled`)?.focus();
+}
+
+/** What can be done with a branch and the conversation that it has come from. */
+function branchMenu(page, view, original) {
+  const session = page.store.get("session");
+  const own = { run: view.asked.run, session };
+  const button = iconButton(t("branch.more"), "more", null, { class: "quiet branch-more" });
+  const parted = () => import("./replay/parted.js");
+  const compare = loadOnce(parted, ({ openParted }) => openParted(page, original, own));
+  const takeOver = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openTakeOver }) => openTakeOver(session),
+  );
+  const menu = new Menu(button, () => [
+    [t("branch.parted"), "columns", compare],
+    ...(view.isFork ? [[t("takeover.open"), "save", takeOver]] : []),
+  ]);
+  return [button, menu.element];
 }
 
 /** Opens another branch with its turn at the place of this one. */

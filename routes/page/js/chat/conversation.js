@@ -32,7 +32,7 @@ export class Conversation {
     page.store.watch("earlier", (earlier) => (this.#earlier.hidden = !earlier));
     const isMissing = ({ state, why }) => state === "refused" && why?.code === "not_found";
     page.store.watch("connection", (now) => isMissing(now) && this.#sessionMissing(now.why));
-    addEventListener("popstate", () => this.#fromAddress());
+    addEventListener("popstate", () => this.openAddress());
     addEventListener("pagehide", () => this.#savePosition());
     document.addEventListener("visibilitychange", () => document.hidden && this.#savePosition());
   }
@@ -287,10 +287,14 @@ export class Conversation {
     }
   }
 
-  #fromAddress() {
-    const named = location.hash.slice(1);
-    if (named && !/^ses_\w+$/.test(named)) return;
-    this.open(named || null, { moved: true });
+  /** Opens the session that the address names, or a new one; at an event of a run, if it names one. */
+  async openAddress() {
+    const [, session = null, run, seq] = /^#(ses_\w+)(?:\/(\w+)\/(\w+))?$/.exec(location.hash) ?? [];
+    if (location.hash && !session && this.#opening) return;
+    await this.open(session, { moved: true });
+    if (!run || this.#page.store.get("session") !== session) return;
+    const { Replay } = await import("./replay/replay.js");
+    await Replay.openLinked(this.#page, { run, seq });
   }
 
   /** The feed may still be that of the conversation before. */

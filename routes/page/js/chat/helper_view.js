@@ -71,11 +71,8 @@ export async function drawRun(run, asked, drawn, abort, wanted) {
   try {
     const { created, ended } = await get(path, { signal: abort.signal });
     drawn.begin({ ...asked, created, ended });
-    const response = await request("GET", `${path}/events`, { signal: abort.signal });
-    const events = new EventReader();
-    const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let piece = await text.read(); !piece.done; piece = await text.read()) {
-      for (const { id, type, data } of events.feed(piece.value)) drawn.add({ ...data, type, seq: Number(id) });
+    for await (const event of eventsOf(run, abort.signal)) {
+      drawn.add(event);
       if (!wanted()) abort.abort();
     }
   } catch (error) {
@@ -85,8 +82,24 @@ export async function drawRun(run, asked, drawn, abort, wanted) {
   }
 }
 
-/** The page without the means to show a run's numbers as those of the conversation. */
-export function quiet(page) {
+/** The events of a run from its beginning, as they come, until it ends. Raises Refused, AbortError. */
+export async function* eventsOf(run, signal) {
+  const response = await request("GET", `/runs/${encodeURIComponent(run)}/events`, { signal });
+  const events = new EventReader();
+  const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let piece = await text.read(); !piece.done; piece = await text.read())
+      for (const { id, type, data } of events.feed(piece.value)) yield { ...data, type, seq: Number(id) };
+  } finally {
+    text.cancel().catch(() => undefined); // the connection may be broken
+  }
+}
+
+/**
+ * The page without the means to show a run's numbers as those of the conversation. `more`: `readOnly`, for a view that
+ * changes nothing; `isPast`, for one in which no time passes.
+ */
+export function quiet(page, more = {}) {
   const store = { get: (name) => page.store.get(name), set: () => undefined };
-  return Object.create(page, { store: { value: store } });
+  return Object.assign(Object.create(page), { isPart: true, ...more, store });
 }

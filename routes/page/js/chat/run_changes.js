@@ -1,4 +1,7 @@
-/** The changes of a run in a dialog: each file with its diff, and buttons that undo one of them or all. */
+/**
+ * The changes of a run in a dialog: each file with its diff, and buttons that undo one of them or all. The same for a
+ * branch that works in a folder of its own, with a button that takes its changes over into the workspace.
+ */
 
 import { openInWorkspace } from "../cards/message_files.js";
 import { get, post } from "../feed/api.js";
@@ -14,14 +17,22 @@ const OPEN_AT_FIRST = 5; // files whose diff is open
 
 /** Shows what a run has changed, or only the file at `path`. */
 export function openChanges(run, path = null) {
-  const changes = new RunChanges(run, path);
+  const changes = new RunChanges(`/runs/${encodeURIComponent(run)}`, path);
   return dialog(t("changes.title"), (close) => changes.build(close));
 }
 
+/** Shows what a branch has changed in its folder, to be taken over into the workspace. */
+export function openTakeOver(session) {
+  const changes = new BranchChanges(`/sessions/${encodeURIComponent(session)}`);
+  return dialog(t("takeover.title"), (close) => changes.build(close));
+}
+
 class RunChanges {
-  constructor(run, only) {
+  none = t("changes.none");
+
+  constructor(path, only = null) {
     this.only = only;
-    this.path = `/runs/${encodeURIComponent(run)}`;
+    this.path = path;
     this.view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
     this.outcome = new Outcome();
     this.undoAll = h("span", {});
@@ -30,17 +41,25 @@ class RunChanges {
 
   build(close) {
     this.close = close;
-    get(`${this.path}/changes`).then(
-      (report) => this.#show(report),
-      (error) => fill(this.view, problemLine(error)),
-    );
+    this.load();
     return [this.view, this.outcome.element, buttonRow(this.undoAll, this.closer)];
   }
 
-  #show(whole) {
+  load() {
+    get(`${this.path}/changes`).then(
+      (report) => this.show(report),
+      (error) => fill(this.view, this.failure(error)),
+    );
+  }
+
+  failure(error) {
+    return problemLine(error);
+  }
+
+  show(whole) {
     const report = this.only === null ? whole : partOf(whole, this.only);
     const canUndo = UNDOABLE.has(report.state) && report.files.length > 0;
-    fill(this.view, this.#content(report, canUndo));
+    fill(this.view, this.content(report, canUndo));
     const words = [t("changes.undo"), t("changes.undo.question"), t("changes.undo.yes")];
     const undo = canUndo && this.only === null && confirmButton(...words, this.outcome, () => this.#undo({}));
     fill(this.undoAll, undo);
@@ -48,9 +67,16 @@ class RunChanges {
 
   /** Undoes all, or the `paths` in `wanted`. */
   async #undo(wanted) {
-    try {
-      this.#show(await post(`${this.path}/undo`, wanted));
+    await this.send("undo", wanted, (report) => {
+      this.show(report);
       announce(t("changes.undone"));
+    });
+  }
+
+  /** Sends a POST request, which is refused as a whole if files have changed since. */
+  async send(action, body, done) {
+    try {
+      done(await post(`${this.path}/${action}`, body));
       this.closer.focus();
     } catch (error) {
       fill(this.view, conflicts(error.more?.files), this.view.firstChild ? [...this.view.childNodes] : null);
@@ -58,12 +84,12 @@ class RunChanges {
     }
   }
 
-  #content({ state, note, files, more_files: more, left_out: left, undone_files: undone }, canUndo) {
+  content({ state, note, files, more_files: more, left_out: left, undone_files: undone }, canUndo) {
     const words = [STATES.has(state) && t(`changes.state.${state}`), note].filter(Boolean).join(" ");
     const faint = (text) => h("p", { class: "faint" }, text);
     return [
       words && h("p", {}, escapeLine(words)),
-      files.length || left?.length || undone?.length ? null : faint(t("changes.none")),
+      files.length || left?.length || undone?.length ? null : faint(this.none),
       files.map((file, at) => this.#row(file, at < OPEN_AT_FIRST, canUndo)),
       more ? faint(t("changes.more", { count: more })) : null,
       undone?.length ? faint(t("changes.undone_files", { files: undone.map(escapeLine).join(", ") })) : null,
@@ -76,19 +102,51 @@ class RunChanges {
     const what = kind === "file" ? "" : ` ${t(`changes.kind.${kind}`)}`;
     const facts = h("span", { class: "faint" }, ` ${t(`changes.change.${change}`)}${what}`);
     const name = h("bdi", {}, escapeLine(path));
-    const buttons = kind === "file" ? this.#buttons(path, change, canUndo) : null;
+    const buttons = kind === "file" ? this.buttons(path, change, canUndo) : null;
     if (!diff) return h("div", {}, h("p", { class: "changed-path" }, name, facts), buttons);
     const shown = unifiedDiff(diff, escapeLine(path));
     return h("details", { open }, h("summary", {}, name, facts), buttons, shown);
   }
 
-  #buttons(path, change, canUndo) {
+  buttons(path, change, canUndo) {
     const work = () => this.#undo({ paths: [path] });
     const question = t("changes.question_one", { path: escapeLine(path) });
     const words = t("changes.undo_one");
     const undo = canUndo && confirmButton(words, question, t("changes.yes_one"), this.outcome, work);
     const open = change !== "removed" && button(t("changes.open"), () => openInWorkspace(path, this.close));
     return h("div", { class: "buttons changed-file-buttons" }, open, undo);
+  }
+}
+
+class BranchChanges extends RunChanges {
+  none = t("takeover.none");
+
+  failure(error) {
+    const hasFolder = error.status !== 404 && error.code !== "no_folder";
+    return hasFolder ? super.failure(error) : h("p", {}, t("takeover.shared"));
+  }
+
+  /** Its files are not those of the workspace. */
+  buttons() {
+    return null;
+  }
+
+  show(report) {
+    fill(this.view, this.content({ ...report, state: null }, false));
+    const words = [t("takeover.do"), t("takeover.question"), t("takeover.yes")];
+    const work = () => this.#takeOver(report.fingerprint);
+    fill(this.undoAll, report.files.length > 0 && confirmButton(...words, this.outcome, work));
+  }
+
+  /** Where other changes have come since they were shown, they are shown again. */
+  async #takeOver(fingerprint) {
+    try {
+      await this.send("take-over", { fingerprint }, () => fill(this.undoAll));
+      this.outcome.show(t("takeover.done"), "good");
+    } catch (error) {
+      if (error.status === 409 && !error.more.files?.length) this.load();
+      throw error;
+    }
   }
 }
 

@@ -105,7 +105,7 @@ export function ending({ type, reason, code, message }, { again, described, goOn
 }
 
 function line(kind, words, offer) {
-  const again = offer && button(offer[0], offer[1], { class: "again" });
+  const again = offer?.[1] && button(offer[0], offer[1], { class: "again" });
   return h("div", { class: `${kind} end-line` }, h("p", { dir: "auto" }, words), again);
 }
 
@@ -113,7 +113,11 @@ function line(kind, words, offer) {
  * The line below a turn. `usage` of `run.finished`, or the last known one of a failed run.
  * `changes`: the run, if it has changed files.
  */
-export function turnFoot({ model, created, seconds, usage }, changes, again) {
+export function turnFoot(known, changes, tools) {
+  return h("footer", { class: "turn-foot faint" }, tools, known && shownFacts(known, changes));
+}
+
+function shownFacts({ model, created, seconds, usage }, changes) {
   const date = new Date(created * 1000);
   const facts = [
     h("bdi", {}, model),
@@ -121,10 +125,9 @@ export function turnFoot({ model, created, seconds, usage }, changes, again) {
     seconds === null ? null : formatDuration(seconds),
     changes ? changesButton(changes) : null,
     ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
-    usage?.cost ? h("span", { title: t("run.cost.title") }, cost(usage.cost)) : null,
+    usage?.cost ? h("span", { title: t("run.cost.title") }, costWords(usage.cost)) : null,
   ];
-  const shown = facts.filter(Boolean).map((fact) => h("span", {}, fact));
-  return h("footer", { class: "turn-foot faint" }, again, shown);
+  return facts.filter(Boolean).map((fact) => h("span", {}, fact));
 }
 
 /** A button that shows what the run has changed in the workspace. */
@@ -151,7 +154,7 @@ function speed(timing) {
 }
 
 /** Prices have no currency. */
-function cost(amount) {
+export function costWords(amount) {
   return t("run.cost", { amount: amount.toLocaleString(language, { maximumSignificantDigits: 2 }) });
 }
 
@@ -167,12 +170,13 @@ export class Working {
     this.element = h("p", { class: "working faint", hidden: true }, pulse, this.#words, " ", this.#time);
   }
 
-  show(words = t("run.thinking")) {
+  /** `ticks`: with the time that it takes. */
+  show(words = t("run.thinking"), { ticks = true } = {}) {
     this.#words.textContent = words;
-    if (this.#stop) return;
+    this.element.hidden = false;
+    if (this.#stop || !ticks) return;
     this.#since = performance.now();
     this.#time.textContent = "";
-    this.element.hidden = false;
     this.#stop = startTicking(() => this.#tick());
   }
 

@@ -4,7 +4,7 @@ import { post } from "../feed/api.js";
 import { announce, button, h } from "../dom/elements.js";
 import { t, ts } from "../dom/texts.js";
 import { Answer, Reasoning, userMessage } from "./message.js";
-import { againMenu, messageTools } from "./turn_tools.js";
+import { messageTools, tryFrom, turnTools } from "./turn_tools.js";
 import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { OwnerFiles } from "./owner_files.js";
@@ -48,6 +48,7 @@ const HANDLERS = {
   "run.failed": (view, event) => view.end(event),
 };
 const PROJECT = "project_files"; // the notice of instructions that wait for a decision
+const FORK = "fork"; // the notice of a run that works in a folder of its own
 const SHOWN_ELSEWHERE = new Set(["queued"]); // notices that the view shows in another way
 const WAITING_TEXTS = ts("run", ["sending", "queued"]);
 
@@ -56,10 +57,14 @@ export class RunView {
   restoring = false; // its events come from the log: they are not announced
   started = null;
   ended = null; // its terminal event
+  isFork = false;
   usage = null; // its last `usage`
+  log = null; // its events, where they are not to be fetched
+  times = null; // `[seq, seconds]` of its events, of a run whose times are known
   #part = null;
   #note = null;
   #plan = null; // the model's list of steps
+  #steps = null; // the last ones of it
   #blank = null; // blank text that is held back: `{ Kind, text }`
   #texts = []; // all, in order: answers, and blank text that was not shown
   #cards = new Map();
@@ -207,6 +212,9 @@ export class RunView {
     this.body.append(element);
   }
 
+  /** Opens the dialog for a branch that begins at an event. */
+  tryFrom = (from) => tryFrom(this, from);
+
   /** Resolves the approval on its card, and in the tray. */
   resolved(event) {
     this.approvalCard(event.call).resolve(event);
@@ -246,8 +254,9 @@ export class RunView {
   /** Repeated notices become one line. */
   note(code, words, retryAt = null) {
     if (SHOWN_ELSEWHERE.has(code)) return;
+    this.isFork ||= code === FORK;
     if (this.#note?.code === code) return this.#note.repeat(words, retryAt);
-    const note = new Note(code, words, code === PROJECT ? reviewButton(this.page) : null);
+    const note = new Note(code, words, code === PROJECT && !this.page.readOnly ? reviewButton(this.page) : null);
     this.append(note.element);
     if (retryAt) note.countDown(retryAt);
     this.#note = note;
@@ -261,6 +270,7 @@ export class RunView {
   /** The steps of the plan, ticked off in place. */
   plan({ steps }) {
     if (!this.#plan) this.append((this.#plan = new Plan()).element);
+    this.#steps = steps;
     this.#plan.show(steps, { quietly: this.restoring });
   }
 
@@ -323,29 +333,32 @@ export class RunView {
     this.close();
     if (event.reason === "cancelled" && !this.started) event.reason = "taken_back";
     this.ended = event;
+    this.asked = { ...this.asked, ended: this.asked.ended ?? Date.now() / 1000 };
     this.#cancelButton?.remove();
     for (const card of this.#cards.values()) card.runEnded();
     if (!this.restoring) this.page.documents.endRun();
-    const { composer } = this.page;
-    const line = ending(event, {
+    const { composer, readOnly } = this.page;
+    const offers = {
       again: () => composer.resend(this.asked),
       described: () => composer.resend(this.asked, { without_vision: "describe" }),
       goOn: () => composer.send(t("run.continue.message")),
-    });
+    };
+    const line = ending(event, readOnly ? {} : offers);
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
-    const changes = this.#changesFiles && this.asked.run;
     const { run, session } = this.asked;
-    const runsThere = this.page.readOnly ? null : this.#ownerFiles.element(run, session);
+    const changes = this.#changesFiles && !readOnly && run;
+    const runsThere = readOnly ? null : this.#ownerFiles.element(run, session);
     if (runsThere) this.append(runsThere);
-    if (this.started) this.append(turnFoot(this.#facts(event), changes, againMenu(this)));
+    const facts = this.started ? this.#facts(event) : null; // a shared conversation has none
+    if (facts || !this.page.isPart) this.append(turnFoot(facts, changes, turnTools(this)));
     if (!this.restoring) announce(t(event.type === "run.failed" ? "run.announced.failed" : "run.announced.ended"));
   }
 
   /** Clocks differ: the duration comes from the server's times, from the browser's only if those are missing. */
   #facts({ usage }) {
     const { created, ended } = this.asked;
-    const seconds = ended ? ended - created : Math.max(0, Date.now() / 1000 - created);
+    const seconds = Math.max(0, ended - created);
     const total = this.usage && {
       prompt_tokens: this.usage.total_prompt_tokens,
       completion_tokens: this.usage.total_completion_tokens,
@@ -353,6 +366,34 @@ export class RunView {
       cost: this.usage.total_cost,
     };
     return { model: this.started.model, created, seconds, usage: { ...total, ...usage } };
+  }
+
+  /** Where the view stands, for `goTo`; null while a call has no result, or once the run has ended. */
+  mark() {
+    if (this.#open.size || this.ended) return null;
+    this.close();
+    const { started, usage } = this;
+    const lists = { parts: [...this.body.children], cards: [...this.#cards], texts: [...this.#texts] };
+    return { ...lists, started, usage, plan: this.#plan, steps: this.#steps };
+  }
+
+  /** Shows what was there at a mark of this view, before or behind where it stands: nothing is drawn again. */
+  goTo({ parts, cards, texts, started, usage, plan, steps }) {
+    this.close();
+    const kept = new Map(cards);
+    for (const [call, card] of this.#cards) if (kept.get(call) !== card) card.leave();
+    this.#cards = kept;
+    this.#open.clear();
+    this.#texts = [...texts];
+    const { children } = this.body;
+    const same = parts.findIndex((part, at) => children[at] !== part);
+    const from = same < 0 ? parts.length : same;
+    while (children.length > from) this.body.lastElementChild.remove();
+    this.body.append(...parts.slice(from));
+    this.#plan = plan;
+    if (plan) this.plan({ steps });
+    Object.assign(this, { started, usage });
+    this.#note = null;
   }
 
   /** The conversation was switched: stops all timers. */
@@ -367,6 +408,6 @@ export class RunView {
     const waits = this.started ? null : WAITING_TEXTS[this.asked.state];
     this.element.classList.toggle("waiting", Boolean(waits));
     if (this.ended || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
-    this.#working.show(waits ?? t("run.thinking"));
+    this.#working.show(waits ?? t("run.thinking"), { ticks: !this.page.isPast });
   }
 }

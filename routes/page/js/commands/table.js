@@ -8,7 +8,9 @@ import { t } from "../dom/more_texts.js";
 import { post } from "../feed/api.js";
 import { chooseModel } from "../panels/models.js";
 
-const NAMES = ["new", "model", "plan", "compact", "undo", "retry", "stop", "export", "options", "prompts", "help"];
+const NAMES = [
+  ...["new", "model", "plan", "compact", "undo", "retry", "stop", "timeline", "export", "options", "prompts", "help"],
+];
 
 const TAKE_WORDS = new Set(["new", "model", "export"]);
 
@@ -45,6 +47,11 @@ const RUNS = {
     return asked?.message ? page.composer.resend(asked) : announce(t("commands.nothing"), { urgent: true });
   },
   stop: (page) => page.composer.stop(),
+  timeline: async (page) => {
+    const { latest } = page.conversation;
+    if (!latest?.asked.run) return announce(t("commands.nothing"), { urgent: true });
+    return (await import("../chat/replay/replay.js")).Replay.open(latest);
+  },
   export: async (page, rest) => {
     const session = page.store.get("session");
     if (!session) return announce(t("commands.nothing"), { urgent: true });

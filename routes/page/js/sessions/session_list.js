@@ -12,10 +12,6 @@ const BUSY_MS = 500; // while a menu or a rename field is open
 const PAGE = 200; // size of a page of the list
 
 /** The session in the address (`#ses_x`), or null: other text must not reach a request. */
-export function sessionInAddress() {
-  return /^#(ses_\w+)$/.exec(location.hash)?.[1] ?? null;
-}
-
 export function start(page) {
   page.drawer = new Drawer(page);
   page.sessions = new Sessions(page);

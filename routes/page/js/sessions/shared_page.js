@@ -10,6 +10,17 @@ import "../panels/theme.js";
 const main = document.getElementById("conversation");
 const head = document.querySelector(".shared-head");
 const nothing = () => undefined;
+const views = new Map(); // by run
+const toEnd = () => scrollTo(0, document.body.scrollHeight);
+const follower = {
+  contentAdded: nothing,
+  toEnd,
+  settle: toEnd,
+  get place() {
+    return scrollY;
+  },
+  holdPosition: (_, place) => scrollTo(0, place),
+};
 
 /** As much of the page as the view of a run looks at. */
 const page = {
@@ -18,7 +29,7 @@ const page = {
   at: (id) => document.getElementById(id),
   panel: { toggle: nothing, close: nothing },
   documents: { add: nothing, endRun: nothing, button: () => "" },
-  conversation: { follower: { contentAdded: nothing } },
+  conversation: { follower, turn: (run) => views.get(run) },
   feed: { follow: nothing },
 };
 
@@ -39,9 +50,17 @@ async function show() {
   fill(main, list);
   for (const { events, ...asked } of found.runs) {
     const view = new RunView(readable(asked), page);
+    view.log = events;
+    views.set(asked.run, view);
     list.append(view.element);
     await replay(view, events, () => true);
   }
+  await openLinked();
+}
+
+async function openLinked() {
+  const [, run, seq] = /^#(\w+)\/(\w+)$/.exec(location.hash) ?? [];
+  if (run) (await import("../chat/replay/replay.js")).Replay.openLinked(page, { run, seq });
 }
 
 /** Files whose content is not shared are named. */

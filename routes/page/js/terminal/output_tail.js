@@ -134,7 +134,8 @@ export class Tail {
     this.bar.hidden = known !== null && !this.#wasLive && this.all.hidden && total <= 1;
     // Redrawing would clear the reader's selection.
     if (!this.opened && !hasSelection(this.box)) this.box.replaceChildren(renderLines(lines));
-    if (!this.opened && !this.prose) this.#follow();
+    // Once all tails of the frame are drawn: each that reads its height in between would lay the page out anew.
+    if (!this.opened && !this.prose) queueMicrotask(() => this.#follow());
   };
 
   #showCount(total, cut = false) {
@@ -326,7 +327,7 @@ export class Tail {
   }
 
   #follow() {
-    if (this.#following) this.box.scrollTop = this.box.scrollHeight;
+    if (this.#following && !this.box.closest("[hidden]")) this.box.scrollTop = this.box.scrollHeight;
   }
 
   #scrolled() {
