@@ -25,7 +25,7 @@ from app.replay.recording import Recording, UnusableRecording
 from app.runs.discipline.reminders import GOES_ON
 from app.runs.recording import parts
 from app.runs.recording.values import grant_fields
-from app.runs.recording.world import OWN, principal_fields, settings_in_force
+from app.runs.recording.world import OWN, principal_part, settings_in_force
 from app.storage.principals import Principal
 from parsing import parse
 from parsing.dialects import FENCED
@@ -89,7 +89,7 @@ def _begin(
     form = CallForm.FENCED if fenced else CallForm.NATIVE if native else CallForm.TAGGED
     return parts.Begin(
         made_by=recording.made_by,
-        principal=principal_fields(principal),
+        principal=principal_part(principal),
         settings=settings_in_force(settings) | OFF,
         workspace=str(settings.workspace),
         sandbox=sandbox,

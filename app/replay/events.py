@@ -44,7 +44,7 @@ def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
 
 
 def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
-    """Return a log in the one form that an encoder's frames can be compared of: deltas joined, without times and estimates."""
+    """Return a log in the form of which encoders' frames can be compared: deltas joined, no times and estimates."""
     found = list[Event]()
     for event in logged:
         if event["type"] == events.ToolProgress.type:

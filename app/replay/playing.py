@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
+from app.config.sources import SettingsError
 from app.core.events import ApprovalRequired, Notice, ToolStarted
 from app.core.messages import Message
 from app.log.event_writer import NO_LISTENERS, Listeners, RunLog
@@ -33,7 +34,7 @@ from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
 from app.replay.model import ReplayedModel, costs_in
 from app.replay.recording import AnswerPart, Recording, UnusableRecording
-from app.replay.tools import Results, key_of, tools_of
+from app.replay.tools import Results, event_of, key_of, tools_of
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
@@ -55,6 +56,7 @@ NO_BUDGET, NO_STORE = cast("RunBudget", None), cast("Store", None)
 LIMIT_S = 60.0  # of one replay: it waits for nothing
 ENDED_HERE = "replay_ended"  # why a run is stopped of which no more is recorded
 NOWHERE = Path("/nonexistent")
+NOT_OURS = "The recording has what this version does not know"
 
 
 class Played(Struct):
@@ -118,10 +120,13 @@ class Replay:
         self._begin = recording.begin
         self._redactor = Redactor()
         self._shown = MadeUp(self._redactor.add, CODE)
-        self._limits = deque(limits_in(recording))
         self._steering = deque(recording.steering)
         self._played = Played([])
-        self._task = self._made(exact=exact)
+        try:
+            self._limits = deque(limits_in(recording))
+            self._task = self._made(exact=exact)
+        except (KeyError, TypeError, ValueError, RecursionError, SettingsError) as error:
+            raise UnusableRecording(f"{NOT_OURS}: {error}. Record the run again.") from error
 
     async def play(self) -> Played:
         """Raises UnusableRecording."""
@@ -200,6 +205,8 @@ class Replay:
         for since in self._all_since():
             hidden |= since.results
         results = [replace(one, text=hidden.get(one.call, one.text)) for one in recording.results]
+        for event in (event for one in results for event in one.before):
+            event_of(event)  # raises for one that is not known, before anything is played
         return Results(
             by_call={one.call: one for one in results},
             started=dict(self._calls(ToolStarted.type)),

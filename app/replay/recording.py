@@ -17,6 +17,14 @@ from app.context.compaction.replay import CompactedState
 from app.runs.recording.parts import Begin, Decided, RequestPart, Since
 
 FORMAT, VERSION = "dragoman run", 1
+NEEDED = {  # the fields of events that a replay reads
+    "notice": {"code", "message"},
+    "tool.started": {"call", "name", "arguments"},
+    "tool.finished": {"call", "name", "ok", "text"},
+    "approval.required": {"call", "name", "arguments"},
+    "usage": {"prompt_tokens", "completion_tokens"},
+    "run.finished": {"usage"},
+}
 MOST_BYTES = 1 << 28
 LONGEST_LINE = 140  # characters of a value that stands in one
 NO_EVENTS = "It has no events: the run has not begun."
@@ -94,6 +102,12 @@ class Recording(Struct, kw_only=True, omit_defaults=True):
     missing: list[str] = []
     is_recorded: bool = True
 
+    def __post_init__(self) -> None:
+        for number, event in enumerate(self.events, 1):
+            needed = {"type"} | NEEDED.get(str(event.get("type")), set())
+            if lacks := needed - event.keys():
+                raise ValueError(f"event {number} has no {', '.join(sorted(lacks))}")
+
     @property
     def decided(self) -> list[Decided]:
         """The decisions on calls, in their order."""
@@ -132,14 +146,14 @@ def read_recording(text: str | bytes, name: str) -> Recording:
     version = fields.pop("version", None)
     if type(version) is not int or version > VERSION:
         raise UnusableRecording(f"{name} has version {version!a}, and this dragoman reads {VERSION}. Upgrade it.")
-    if fields.pop("sum", None) != _sum(fields):
-        raise UnusableRecording(
-            f"{name} was changed since it was written. Take the file as it was, or export the run again; "
-            "`dragoman replay --accept` writes what a run does now."
-        )
     try:
+        if fields.pop("sum", None) != _sum(fields):
+            raise UnusableRecording(
+                f"{name} was changed since it was written. Take the file as it was, or export the run again; "
+                "`dragoman replay --accept` writes what a run does now."
+            )
         return msgspec.convert(fields, Recording)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise UnusableRecording(f"{name} cannot be read: {error}. Export the run again.") from error
 
 

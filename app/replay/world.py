@@ -53,7 +53,6 @@ from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.principals import Principal
 from app.storage.usage import UsageStore
-from tools.base.rights import Role
 from tools.mcp.tool_search import SearchedToolbox, ToolChoices
 from tools.sandbox.sandbox import NoSandbox
 from tools.tool import Context, Tool, ToolList
@@ -253,14 +252,8 @@ def settings_of(begin: Begin, folder: Path) -> Settings:
 
 
 def principal_of(begin: Begin) -> Principal:
-    fields = begin.principal
-    return Principal(
-        str(fields["name"]),
-        Role(fields["role"]),
-        tools=tuple(fields["tools"]),
-        disabled=tuple(fields["disabled"]),
-        profile=str(fields["profile"]),
-    )
+    part = begin.principal
+    return Principal(part.name, part.role, tuple(part.tools), tuple(part.disabled), profile=part.profile)
 
 
 def options_of(policy: dict[str, Any]) -> RunOptions:

@@ -45,6 +45,7 @@ DAY_S = 86_400
 MOST_JOBS = 8
 CHUNK = 16  # runs of one process at a time
 NOTHING = "Name runs or files, or choose some with --session or --all."
+FOR_FILES = "--accept is for files that export-test wrote: name these only."
 NO_RUNS = "There are no ended runs among these."
 EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
 
@@ -68,13 +69,18 @@ def run_replay(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -
     if not (args.what or args.session or args.all):
         return failed(NOTHING)
     if args.accept:
-        return _accept(files)
+        if names or args.session or args.all:
+            return failed(FOR_FILES)
+        return max(map(_accept, files))
     outcomes = [asyncio.run(_check_file(path, exact=args.exact)) for path in files]
     if names or args.session or args.all:
         found = _stored_runs(args, names, loaded)
         if isinstance(found, int):
             return found
-        outcomes += _check_all(found, loaded, jobs=args.jobs, exact=args.exact)
+        try:
+            outcomes += _check_all(found, loaded, jobs=args.jobs, exact=args.exact)
+        except StoreFailed as failure:
+            return failed(failure)
     if not outcomes:
         return failed(NO_RUNS)
     print(as_json(outcomes) if args.as_json else "\n".join(report(outcomes)))
@@ -98,27 +104,28 @@ async def _check_file(path: Path, *, exact: bool) -> Outcome:
 def read_file(path: Path) -> Recording:
     """Raises UnusableRecording."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
-        return read_recording(path.read_bytes(), str(path))
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UnusableRecording(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > MOST_BYTES:
+        raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
+    return read_recording(content, str(path))
 
 
-def _accept(files: Sequence[Path]) -> int:
-    """Write what the runs of these files do now into them. Exit code 1 if one cannot be replayed."""
-    for path in files:
-        try:
-            recording = read_file(path)
-            played = asyncio.run(_played(recording))
-        except UnusableRecording as unusable:
-            return failed(unusable)
+def _accept(path: Path) -> int:
+    """Write what the run of a file does now into it. Exit code 1 if it cannot be replayed; then it stays as it is."""
+    try:
+        recording = read_file(path)
+        played = asyncio.run(_played(recording))
         changed = accepted(recording, played, frames_now(recording, played, frames_of))
-        temporary = path.with_suffix(".new")
-        temporary.write_text(written(changed), encoding="utf-8")
-        temporary.replace(path)
-        print(f"{path}: what the run does now is what it is to do.")
-    return 0 if files else failed("--accept is for files that export-test wrote: name them.")
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(written(changed), encoding="utf-8")
+        fresh.replace(path)
+    except (UnusableRecording, OSError) as error:
+        return failed(f"{path} stays as it is: {error}")
+    print(f"{path}: what the run does now is what it is to do.")
+    return 0
 
 
 async def _played(recording: Recording) -> Played:

@@ -84,8 +84,10 @@ async def no_quotations(*_: object) -> dict[str, str]:
 def shows_beginnings(patch: MonkeyPatch) -> None:
     """Text that may be the beginning of a secret is not held back."""
 
+    before = RedactedStream.feed
+
     def feed(self: RedactedStream, piece: str) -> str:
-        return self._redactor.redact(piece)
+        return before(self, piece) + self.end()
 
     patch.setattr(RedactedStream, "feed", feed)
 
