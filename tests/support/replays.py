@@ -28,7 +28,7 @@ def golden() -> dict[str, Recording]:
 
 
 @asynccontextmanager
-async def recording(folder: Path, replies: Sequence[Reply], **flags: object) -> AsyncGenerator[Served, None]:
+async def recording(folder: Path, replies: Sequence[Reply], **flags: Any) -> AsyncGenerator[Served, None]:
     """A server that records its runs."""
     async with serving(folder, Scripted(replies), record=True, time_zone="UTC", **flags) as served:
         served.services.redactor.add(SECRET)

@@ -72,7 +72,7 @@ WITHOUT_SUM: dict[str, tuple[Callable[[Fields], None], str]] = {
 }
 WITH_SUM: dict[str, tuple[Callable[[Fields], None], str]] = {
     "no run": (lambda fields: fields.pop("run"), "Export the run again"),
-    "deep nesting": (with_value("run", "policy", value={"rules": nested(900)}), "Record the run again"),
+    "deep nesting": (with_value("run", "policy", value={"approval": nested(900)}), "not valid any more"),
     "a form of calls": (with_value("begin", "model", "call_form", value="sung"), "Export the run again"),
     "a form of a request": (with_value("requests", 0, "form", value="sung"), "Export the run again"),
     "a role": (with_value("begin", "principal", "role", value="king"), "Export the run again"),
