@@ -70,7 +70,7 @@ async def checked(recording: Recording, name: str, frames_of: FramesOf, *, exact
 
 def frames_now(recording: Recording, played: Played, frames_of: FramesOf) -> list[str] | None:
     run = recording.run
-    if run.lane is None or not recording.frames:
+    if run.lane is None or not (recording.frames and recording.is_whole):
         return None
     return frames_of(run.lane, run.id, run.session, run.created, [json.loads(row.data) for row in played.rows])
 

@@ -81,6 +81,7 @@ class SteeringPart(Struct):
 class Recording(Struct, kw_only=True, omit_defaults=True):
     """`begin` is None where only the log is known; `missing` says in words what cannot be compared then.
 
+    Where `is_whole` is False the run went on after what is recorded, and is compared up to there.
     `history` are the messages before the run, `compacted` what was left of them in requests, if not all; `said` are
     those that it began with. `frames` are digests of what the lane's client received, an event each. `is_recorded`: it
     is more than what a log says.
@@ -101,6 +102,7 @@ class Recording(Struct, kw_only=True, omit_defaults=True):
     frames: list[str] = []
     missing: list[str] = []
     is_recorded: bool = True
+    is_whole: bool = True
 
     def __post_init__(self) -> None:
         for number, event in enumerate(self.events, 1):

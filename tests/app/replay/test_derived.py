@@ -1,4 +1,4 @@
-"""Runs that were not recorded are replayed of their log alone, without a difference, or it is said why they cannot be."""
+"""Runs that were not recorded are replayed of their log alone, without a difference, or it is said why not."""
 
 from __future__ import annotations
 
