@@ -18,6 +18,7 @@ from app.replay.loading import CUT, WENT_ON
 from app.replay.recording import NO_EVENTS, read_recording
 from app.runs.recording import recorder
 from app.storage.runs import RunRow
+from routes.lanes.catalogue import LANES
 from tests.support.access.people import bearer
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import Act, hang, stream, upstream
@@ -157,8 +158,8 @@ async def test_a_recording_over_its_limit_is_cut_and_that_is_said(
     monkeypatch.setattr(recorder, "MOST_BYTES", 2000)
     replies = [f"```bash\necho {number}\n```\n" for number in range(6)]
     async with asyncio.timeout(LIMIT_S), recording(tmp_path, [*replies, "Done."]) as served:
-        body = {"model": "", "stream": True, "messages": [{"role": "user", "content": "Count"}]}
-        assert (await served.client.post("/v1/chat/completions", json=body)).is_success
+        lane, *_ = LANES
+        assert (await served.client.post(lane.path, json={**lane.example, "stream": True})).is_success
         [row] = await served.services.store.ended_runs(0)
         run = row.id
         kinds = [row.kind for row in await served.services.store.recording(run)]
