@@ -24,6 +24,7 @@ from benchmarks import (
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
 from benchmarks.serving import databases, replicas, served_models, stalls
+from benchmarks.stored import replays
 
 ALL = (
     startup,
@@ -46,6 +47,7 @@ ALL = (
     relay,
     lanes,
     log,
+    replays,
     mcp,
     memory,
     page,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.config.settings import Settings
 from app.policy.current_rights import principal_named
@@ -16,6 +18,7 @@ from app.replay.events import Event
 from app.replay.loading import recording_of, stored_run
 from app.replay.playing import Played, Replay
 from app.replay.recording import Recording, UnusableRecording
+from app.runs.recording import parts
 from app.runs.recording.world import settings_in_force
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
@@ -26,6 +29,7 @@ from tools.base.rights import Role
 FramesOf = Callable[[Mapping[str, Any], str, str, float, Sequence[Event]], list[str]]
 """Return the digests of a lane's frames: the lane's part of the policy, run, session, its time, the events."""
 SAME, OTHERWISE, UNUSABLE = "same", "otherwise", "unusable"
+UNKNOWN = "It makes a call whose result was not recorded ({call}). Record a new run."
 
 
 class Outcome(Struct, omit_defaults=True):
@@ -71,7 +75,7 @@ async def checked(
 
 def frames_now(recording: Recording, played: Played, frames_of: FramesOf) -> list[str] | None:
     run = recording.run
-    if run.lane is None or not recording.frames:
+    if run.lane is None or not (recording.frames and recording.is_whole):
         return None
     return frames_of(run.lane, run.id, run.session, run.created, [json.loads(row.data) for row in played.rows])
 
@@ -95,11 +99,25 @@ async def checked_row(
 
 
 def accepted(recording: Recording, played: Played, frames: list[str] | None) -> Recording:
-    """Return the recording with what the run does now as what it is to do."""
-    replayed = [json.loads(row.data) for row in played.rows]
-    changed = Recording(**{name: getattr(recording, name) for name in Recording.__struct_fields__})
-    changed.events, changed.frames = replayed, recording.frames if frames is None else frames
-    for part, now in zip(changed.requests, played.requests, strict=False):
-        part.held, part.since.decided = now.held, now.since.decided
-    changed.rest.decided = played.rest.decided
+    """Return the recording with what the run does now as what it is to do. Raises UnusableRecording."""
+    if played.unknown:
+        raise UnusableRecording(UNKNOWN.format(call=played.unknown))
+    changed = replace(recording, events=[json.loads(row.data) for row in played.rows], requests=[])
+    changed.frames = recording.frames if frames is None else frames
+    left = {side: deque(one for one in recording.requests if one.side is side) for side in (False, True)}
+    for now in played.requests:
+        part = now
+        if left[now.side]:
+            then = left[now.side].popleft()
+            part = replace(then, held=now.held, since=_since(now.since, [then.since]))
+        changed.requests.append(part)
+    rest = [*(one.since for those in left.values() for one in those), recording.rest]
+    changed.rest = _since(played.rest, rest)
     return changed
+
+
+def _since(now: parts.Since, then: Sequence[parts.Since]) -> parts.Since:
+    """Return what is decided now, with the results and grants of then."""
+    grants = [one for since in then for one in since.grants]
+    results = dict(item for since in then for item in since.results.items())
+    return replace(now, grants=grants, results=results)

@@ -20,12 +20,12 @@ from app.policy.guards import CANARY
 from app.provenance.quotation import IN_TEXT
 from app.replay.events import Event
 from app.replay.loading import Stored, log_of
-from app.replay.playing import STOPS
+from app.replay.playing import STOPS, calls_in
 from app.replay.recording import Recording, UnusableRecording
 from app.runs.discipline.reminders import GOES_ON
 from app.runs.recording import parts
 from app.runs.recording.values import grant_fields
-from app.runs.recording.world import OWN, principal_fields, settings_in_force
+from app.runs.recording.world import OWN, principal_part, settings_in_force
 from app.storage.principals import Principal
 from parsing import parse
 from parsing.dialects import FENCED
@@ -68,9 +68,11 @@ def derived(stored: Stored, settings: Settings, principal: Principal) -> Recordi
     recording.begin = _begin(started, calls, settings, principal, recording)
     rejected = {one["call"]: one["reason"] for one in recording.events if one["type"] == events.ToolRejected.type}
     recording.requests = list(_requests(rounds, replies, rejected, recording.run.state))
+    if rounds and not recording.is_whole and not any(one["type"] == events.Usage.type for one in rounds[-1]):
+        recording.requests.pop()  # its answer never came to its end
     given = [grant_fields(grant_of(row)) for row in stored.grants]
     answered = [given for one in recording.answers if one.scope == "session"]
-    recording.rest = parts.Since(ids=list(_ids(recording.events)), grants=answered)
+    recording.rest = parts.Since(ids=list(calls_in(recording.events)), grants=answered)
     recording.begin.grants = [one for one in given if one.get("created", 0.0) < stored.row.created]
     options = {name: started["limits"][name] for name in OPTIONS if name in started["limits"]}
     recording.run.policy = recording.run.policy | options
@@ -89,7 +91,7 @@ def _begin(
     form = CallForm.FENCED if fenced else CallForm.NATIVE if native else CallForm.TAGGED
     return parts.Begin(
         made_by=recording.made_by,
-        principal=principal_fields(principal),
+        principal=principal_part(principal),
         settings=settings_in_force(settings) | OFF,
         workspace=str(settings.workspace),
         sandbox=sandbox,
@@ -178,13 +180,3 @@ def _items(reply: Message, rejected: Mapping[str, str]) -> Iterator[parts.Item]:
             yield parts.Unreadable(index, "", rejected[call.id])
         else:
             yield parts.Made(index, call.name, call.arguments, NATIVE)
-
-
-def _ids(logged: Iterable[Event]) -> Iterator[str]:
-    """Yield the ids of calls in the order in which they came."""
-    seen = set[str]()
-    for event in logged:
-        call = event.get("call")
-        if isinstance(call, str) and call not in seen and event["type"].startswith("tool."):
-            seen.add(call)
-            yield call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal
 
@@ -23,6 +23,8 @@ NEEDS_RECORDING = frozenset(
 )
 OF_SERVERS = frozenset({"retry", "fallback", "waiting", "context", "repaired", "model_down", "judge", "screen", "cut"})
 MOST_COMPARED = 2000  # entries, one with each
+Pair = tuple[int | None, int | None]
+"""The places of two entries, one in each list, or None where it has none."""
 Kind = Literal["event", "decision", "request", "frame"]
 
 
@@ -58,7 +60,8 @@ def _decisions(recording: Recording, played: Played) -> Iterator[Difference]:
     then, now = recording.decided, played.decided
     if not recording.is_recorded:
         return
-    for old, new in _paired([_decision_key(one) for one in then], [_decision_key(one) for one in now]):
+    pairs = _paired([_decision_key(one) for one in then], [_decision_key(one) for one in now])
+    for old, new in pairs if recording.is_whole else _without_rest(pairs, len(then), len(now)):
         before, after = (then[old] if old is not None else None), (now[new] if new is not None else None)
         one = before or after
         if one:
@@ -80,7 +83,8 @@ def _events(recording: Recording, played: Played) -> Iterator[Difference]:
     tokens = recording.is_recorded
     then = [one for one in compared(recording.events, tokens=tokens) if _counts(one, recording)]
     now = [one for one in compared(map(_fields, played.rows), tokens=tokens) if _counts(one, recording)]
-    for old, new in _paired([*map(_key, then)], [*map(_key, now)]):
+    pairs = _paired([*map(_key, then)], [*map(_key, now)])
+    for old, new in pairs if recording.is_whole else _without_rest(pairs, len(then), len(now)):
         before, after = (then[old] if old is not None else None), (now[new] if new is not None else None)
         yield _event(before, after)
 
@@ -132,7 +136,7 @@ def _requests(recording: Recording, played: Played) -> Iterator[Difference]:
     if not recording.is_recorded:
         return
     then, now = ([one for one in those if not one.side] for those in (recording.requests, played.requests))
-    if len(then) != len(now):
+    if len(then) != len(now) and recording.is_whole:
         yield Difference("request", "The requests to the model", f"{len(then)}", f"{len(now)}")
     before, after = list[tuple[str, int, str]](), list[tuple[str, int, str]]()
     for number, (old, new) in enumerate(zip(then, now, strict=False), 1):
@@ -180,7 +184,7 @@ def _at(frames: Sequence[str], at: int) -> str:
     return frames[at] if at < len(frames) else "none"
 
 
-def _paired(then: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+def _paired(then: Sequence[str], now: Sequence[str]) -> Iterator[Pair]:
     """Yield the places that differ, side by side where one replaces the other."""
     if then == now:
         return
@@ -195,6 +199,15 @@ def _paired(then: Sequence[str], now: Sequence[str]) -> Iterator[tuple[int | Non
         old, new = [*range(a + start, b + start)], [*range(c + start, d + start)]
         for at in range(max(len(old), len(new))):
             yield (old[at] if at < len(old) else None), (new[at] if at < len(new) else None)
+
+
+def _without_rest(pairs: Iterable[Pair], then: int, now: int) -> list[Pair]:
+    """Leave out what only one of both has at its end, where it is not known how the other goes on."""
+    kept = list(pairs)
+    while kept and kept[-1] in ((then - 1, None), (None, now - 1)):
+        old, _ = kept.pop()
+        then, now = (then - 1, now) if old is not None else (then, now - 1)
+    return kept
 
 
 def _short(text: str) -> str:

@@ -76,11 +76,17 @@ def recording_of(stored: Stored) -> Recording:
     """Return the recording of a run that was recorded. Raises UnusableRecording."""
     recording = log_of(stored)
     try:
-        for row in stored.recorded:
+        for row in _until_restart(stored.recorded) if WENT_ON in recording.missing else stored.recorded:
             _add(recording, row)
     except (ValueError, msgspec.MsgspecError) as error:
         raise UnusableRecording(f"The recording of run {stored.row.id} cannot be used: {error}") from error
     return recording
+
+
+def _until_restart(recorded: Sequence[RecordingRow]) -> Sequence[RecordingRow]:
+    """Return the parts before the run began for a second time, in another server."""
+    begins = [at for at, row in enumerate(recorded) if row.kind == parts.BEGIN]
+    return recorded[: begins[1]] if len(begins) > 1 else recorded
 
 
 def _add(recording: Recording, row: RecordingRow) -> None:
@@ -98,6 +104,7 @@ def _add(recording: Recording, row: RecordingRow) -> None:
             recording.frames = parts.unpacked(row, list[str])
         case parts.CUT:
             recording.missing.append(CUT)
+            recording.is_whole = False
 
 
 def log_of(stored: Stored) -> Recording:
@@ -115,6 +122,7 @@ def log_of(stored: Stored) -> Recording:
         policy=policy,
         lane=lane,
     )
+    is_whole = len(logged) == len(stored.events)
     results, inside = _results(logged, stored)
     answers = _answers(logged, inside)
     for answer in (one for one in answers if one.arguments is not None):
@@ -130,7 +138,8 @@ def log_of(stored: Stored) -> Recording:
         answers=answers,
         steering=_steering(logged),
         events=[event for event in logged if event["type"] != events.ToolProgress.type],
-        missing=[] if len(logged) == len(stored.events) else [WENT_ON],
+        missing=[] if is_whole else [WENT_ON],
+        is_whole=is_whole,
     )
 
 

@@ -72,6 +72,7 @@ class ReplayedModel(BaseProvider):
         self.taken = 0  # requests of rounds
         self.on_round: Callable[[int], None] = lambda _: None
         self.clock_s = 0.0
+        self.is_whole = True  # else the run made further requests
 
     @property
     def model(self) -> str:  # type: ignore[override]
@@ -117,6 +118,8 @@ class ReplayedModel(BaseProvider):
     def opening(self, *, taught: bool) -> Sequence[Message]:
         """Return the beginning of the next request, as it was then."""
         part = self.upcoming
+        if part is None and not self.is_whole:
+            self._stop("")
         form = part.form if part else self._known.call_form
         found = self._openings.get((form, taught)) or self._openings.get((form, not taught))
         return found or next(iter(self._openings.values()), ())
@@ -132,6 +135,9 @@ class ReplayedModel(BaseProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The next recorded answer. Raises ProviderFailed where it failed then, and where there is none."""
+        if not self._rounds and not self.is_whole:
+            self._stop("")
+            await asyncio.Event().wait()
         if not self._rounds:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
         part = self._streamed = self._rounds.popleft()
@@ -148,6 +154,9 @@ class ReplayedModel(BaseProvider):
 
     async def side_stream(self) -> AsyncGenerator[Piece, None]:
         """The same for the next side query."""
+        if not self._sides and not self.is_whole:
+            self._stop("")
+            await asyncio.Event().wait()
         if not self._sides:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
         for item in self._sides.popleft().items:

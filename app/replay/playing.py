@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
+from app.config.sources import SettingsError
 from app.core.events import ApprovalRequired, Notice, ToolStarted
 from app.core.messages import Message
 from app.log.event_writer import NO_LISTENERS, Listeners, RunLog
@@ -31,9 +32,10 @@ from app.policy.guards import guards_of
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
+from app.replay.events import Event
 from app.replay.model import ReplayedModel, costs_in
 from app.replay.recording import AnswerPart, Recording, UnusableRecording
-from app.replay.tools import Results, key_of, tools_of
+from app.replay.tools import Results, event_of, key_of, tools_of
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
@@ -53,8 +55,9 @@ CODE = (LETTERS * 2)[:LENGTH]  # of the canary
 STOPS = frozenset({"cancelled", "deadline", "budget", "server_stopped", "storage_failed"})  # from outside
 NO_BUDGET, NO_STORE = cast("RunBudget", None), cast("Store", None)
 LIMIT_S = 60.0  # of one replay: it waits for nothing
-ENDED_HERE = "replay_ended"  # why a run is stopped of which no more is recorded
+ENDED_HERE = "cancelled"  # why a run is stopped of which no more is recorded
 NOWHERE = Path("/nonexistent")
+NOT_OURS = "The recording has what this version does not know"
 
 
 class Played(Struct):
@@ -118,10 +121,13 @@ class Replay:
         self._begin = recording.begin
         self._redactor = Redactor()
         self._shown = MadeUp(self._redactor.add, CODE)
-        self._limits = deque(limits_in(recording))
         self._steering = deque(recording.steering)
         self._played = Played([])
-        self._task = self._made(exact=exact)
+        try:
+            self._limits = deque(limits_in(recording))
+            self._task = self._made(exact=exact)
+        except (KeyError, TypeError, ValueError, RecursionError, SettingsError) as error:
+            raise UnusableRecording(f"{NOT_OURS}: {error}. Record the run again.") from error
 
     async def play(self) -> Played:
         """Raises UnusableRecording."""
@@ -131,7 +137,9 @@ class Replay:
         if not done:
             task.stop(ENDED_HERE)
             await asyncio.wait([task.task])
-        self._played.rows = task.log.take_events()
+        rows = task.log.take_events()
+        end = next((at for at, row in enumerate(rows) if row.type == Notice.type and ENDED_HERE in row.data), None)
+        self._played.rows = rows[:end]
         return self._played
 
     def _made(self, *, exact: bool) -> ReplayTask:
@@ -139,6 +147,7 @@ class Replay:
         settings, principal = settings_of(begin, NOWHERE), principal_of(begin)
         model = ReplayedModel(begin.model, recording.requests, self._shown, stop=self._stop, exact=exact)
         model.costs = costs_in(recording.events)
+        model.is_whole = recording.is_whole
         model.on_round = self._on_round
         guards = guards_of(settings, principal.name, cast("ModelRoute", model), NO_BUDGET)
         if guards.canary:
@@ -200,6 +209,8 @@ class Replay:
         for since in self._all_since():
             hidden |= since.results
         results = [replace(one, text=hidden.get(one.call, one.text)) for one in recording.results]
+        for event in (event for one in results for event in one.before):
+            event_of(event)  # raises for one that is not known, before anything is played
         return Results(
             by_call={one.call: one for one in results},
             started=dict(self._calls(ToolStarted.type)),
@@ -229,7 +240,9 @@ class Replay:
 
     def _ids(self) -> Iterator[str]:
         """Yield the ids that were drawn then, and further ones after those."""
-        yield from (id for since in self._all_since() for id in since.ids)
+        yield from (drawn := [id for since in self._all_since() for id in since.ids])
+        if not self._recording.is_whole:  # then the last ones are only in the log
+            yield from (call for call in calls_in(self._recording.events) if call not in drawn)
         yield from (f"replayed{number:03}" for number in count(1))
 
     async def _world(self) -> parts.Begin:
@@ -255,8 +268,10 @@ class Replay:
 
     def _stop(self, why: str) -> None:
         """Stop as the run was stopped then: where it ended with a reason, for that one."""
+        if not self._recording.is_whole:
+            self._task.log.add(Notice(ENDED_HERE, ""))
         state = self._recording.run.state
-        self._task.stop(state if state in STOPS else why)
+        self._task.stop(state if state in STOPS else why or ENDED_HERE)
 
     def _end(self, name: str, arguments: Arguments) -> None:
         """End the replay at a call whose result is not known."""
@@ -268,6 +283,12 @@ def _parted(answer: AnswerPart) -> tuple[str, str]:
     """Return the call of an approval, and the number of a further one."""
     call, _, again = answer.call.partition("~")
     return call, again
+
+
+def calls_in(logged: Iterable[Event]) -> Iterator[str]:
+    """Yield the ids of calls in the order in which they came."""
+    calls = (event.get("call") for event in logged if event["type"].startswith("tool."))
+    yield from dict.fromkeys(call for call in calls if isinstance(call, str))
 
 
 def limits_in(recording: Recording) -> Iterator[LabelLimits]:

@@ -18,6 +18,14 @@ from app.context.compaction.replay import CompactedState
 from app.runs.recording.parts import Begin, Decided, RequestPart, Since
 
 FORMAT, VERSION = "dragoman run", 1
+NEEDED = {  # the fields of events that a replay reads
+    "notice": {"code", "message"},
+    "tool.started": {"call", "name", "arguments"},
+    "tool.finished": {"call", "name", "ok", "text"},
+    "approval.required": {"call", "name", "arguments"},
+    "usage": {"prompt_tokens", "completion_tokens"},
+    "run.finished": {"usage"},
+}
 MOST_BYTES = 1 << 28
 LONGEST_LINE = 140  # characters of a value that stands in one
 NO_EVENTS = "It has no events: the run has not begun."
@@ -74,6 +82,7 @@ class SteeringPart(Struct):
 class Recording(Struct, kw_only=True, omit_defaults=True):
     """`begin` is None where only the log is known; `missing` says in words what cannot be compared then.
 
+    Where `is_whole` is False the run went on after what is recorded, and is compared up to there.
     `history` are the messages before the run, `compacted` what was left of them in requests, if not all; `said` are
     those that it began with. `frames` are digests of what the lane's client received, an event each. `is_recorded`: it
     is more than what a log says.
@@ -94,6 +103,13 @@ class Recording(Struct, kw_only=True, omit_defaults=True):
     frames: list[str] = []
     missing: list[str] = []
     is_recorded: bool = True
+    is_whole: bool = True
+
+    def __post_init__(self) -> None:
+        for number, event in enumerate(self.events, 1):
+            needed = {"type"} | NEEDED.get(str(event.get("type")), set())
+            if lacks := needed - event.keys():
+                raise ValueError(f"event {number} has no {', '.join(sorted(lacks))}")
 
     @property
     def decided(self) -> list[Decided]:
@@ -133,25 +149,27 @@ def read_recording(text: str | bytes, name: str) -> Recording:
     version = fields.pop("version", None)
     if type(version) is not int or version > VERSION:
         raise UnusableRecording(f"{name} has version {version!a}, and this dragoman reads {VERSION}. Upgrade it.")
-    if fields.pop("sum", None) != _sum(fields):
-        raise UnusableRecording(
-            f"{name} was changed since it was written. Take the file as it was, or export the run again; "
-            "`dragoman replay --accept` writes what a run does now."
-        )
     try:
+        if fields.pop("sum", None) != _sum(fields):
+            raise UnusableRecording(
+                f"{name} was changed since it was written. Take the file as it was, or export the run again; "
+                "`dragoman replay --accept` writes what a run does now."
+            )
         return msgspec.convert(fields, Recording)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise UnusableRecording(f"{name} cannot be read: {error}. Export the run again.") from error
 
 
 def read_file(path: Path) -> Recording:
     """Raises UnusableRecording."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
-        return read_recording(path.read_bytes(), str(path))
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UnusableRecording(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > MOST_BYTES:
+        raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
+    return read_recording(content, str(path))
 
 
 def _sum(content: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from app.runs.recording.stand_ins import MadeUp
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
 from tools.base.permit import canonical
-from tools.base.rights import Approval, Hints, Origin, Risk, Role
+from tools.base.rights import Hints, Origin
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 from tools.catalogue import CATALOGUE
 from tools.tool import Context, Tool, ToolList, binds_nothing
@@ -141,15 +141,14 @@ def tools_of(begin: parts.Begin, results: Results, rules: Sequence[Any]) -> Tool
 
 
 def _foreign(part: parts.ToolPart) -> Tool:
-    approval: Approval = msgspec.convert(part.approval, Approval)
     return Tool(
         part.name,
         part.description,
         part.parameters,
-        Risk(part.risk),
+        part.risk,
         BUILT_IN["read_file"].run,
-        role=Role(part.role),
-        approval=approval,
+        role=part.role,
+        approval=part.approval,
         confined=part.confined,
         untrusted=part.untrusted,
         through=part.through,

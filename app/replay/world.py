@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, cast
+from pathlib import Path, PosixPath
+from typing import Any, Self, cast
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from app.budget.budgets import Ledger, Reservation
@@ -30,6 +32,8 @@ from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.compiling import compiled_rules
+from app.policy.rules.operator_rules import IN_DOUBT
+from app.policy.rules.path_globs import Links
 from app.provenance.quotation import Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
@@ -53,7 +57,6 @@ from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
 from app.storage.principals import Principal
 from app.storage.usage import UsageStore
-from tools.base.rights import Role
 from tools.mcp.tool_search import SearchedToolbox, ToolChoices
 from tools.sandbox.sandbox import NoSandbox
 from tools.tool import Context, Tool, ToolList
@@ -61,6 +64,13 @@ from tools.toolbox import Ask, Refuse, Toolbox
 
 NO_HOOKS = cast("Hooks", None)
 LONGEST_S = 1e9  # a replay ends where the run was stopped, not by a clock
+
+
+class RecordedFolder(PosixPath):
+    """The workspace of then, which is not looked at: it is taken for a folder without links."""
+
+    def resolve(self, strict: bool = False) -> Self:
+        return self
 
 
 class NoUsage:
@@ -222,16 +232,21 @@ class Stage(Struct, kw_only=True):
             begin.boxed,
             begin.networked,
             begin.way_out,
-            Path(begin.workspace),
+            RecordedFolder(begin.workspace),
             commands=self.settings.allowed_commands,
             when_absent=options.when_absent,
             planning=options.plans,
             narrowing=narrowing_of(options),
-            rules=compiled_rules(self.settings.rules),
+            rules=replace(compiled_rules(self.settings.rules), links=self._links()),
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
+
+    def _links(self) -> Links:
+        """Return what is known of the files of then: no links, and folders if a rule was in doubt about some."""
+        asked = any(IN_DOUBT in one.why for one in self.decided)
+        return Links(os.path.normpath, lambda _: asked)
 
     def _toolbox(self, gate: Gate) -> Toolbox:
         tools = ClientToolLists().joined(self.tools, self.options.client_tools or ())
@@ -253,14 +268,8 @@ def settings_of(begin: Begin, folder: Path) -> Settings:
 
 
 def principal_of(begin: Begin) -> Principal:
-    fields = begin.principal
-    return Principal(
-        str(fields["name"]),
-        Role(fields["role"]),
-        tools=tuple(fields["tools"]),
-        disabled=tuple(fields["disabled"]),
-        profile=str(fields["profile"]),
-    )
+    part = begin.principal
+    return Principal(part.name, part.role, tuple(part.tools), tuple(part.disabled), profile=part.profile)
 
 
 def options_of(policy: dict[str, Any]) -> RunOptions:

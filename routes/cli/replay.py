@@ -46,6 +46,7 @@ DAY_S = 86_400
 MOST_JOBS = 8
 CHUNK = 16  # runs of one process at a time
 NOTHING = "Name runs or files, or choose some with --session or --all."
+FOR_FILES = "--accept is for files that export-test wrote: name these only."
 NO_RUNS = "There are no ended runs among these."
 EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
 
@@ -83,14 +84,19 @@ def run_replay(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, s
     if not (args.what or args.session or args.all):
         return failed(NOTHING)
     if args.accept:
-        return _accept(files)
+        if names or args.session or args.all:
+            return failed(FOR_FILES)
+        return max(map(_accept, files))
     how = How(loaded=loaded, exact=args.exact, in_current_settings=args.current_settings)
     outcomes = [asyncio.run(_check_file(path, how)) for path in files]
     if names or args.session or args.all:
         found = _stored_runs(args, names, loaded)
         if isinstance(found, int):
             return found
-        outcomes += _check_all(found, how, args.jobs)
+        try:
+            outcomes += _check_all(found, how, args.jobs)
+        except StoreFailed as failure:
+            return failed(failure)
     if not outcomes:
         return failed(NO_RUNS)
     print(as_json(outcomes) if args.as_json else "\n".join(report(outcomes)))
@@ -112,20 +118,19 @@ async def _check_file(path: Path, how: How) -> Outcome:
     return await checked(recording, str(path), frames_of, exact=how.exact, settings=settings)
 
 
-def _accept(files: Sequence[Path]) -> int:
-    """Write what the runs of these files do now into them. Exit code 1 if one cannot be replayed."""
-    for path in files:
-        try:
-            recording = read_file(path)
-            played = asyncio.run(_played(recording))
-        except UnusableRecording as unusable:
-            return failed(unusable)
+def _accept(path: Path) -> int:
+    """Write what the run of a file does now into it. Exit code 1 if it cannot be replayed; then it stays as it is."""
+    try:
+        recording = read_file(path)
+        played = asyncio.run(_played(recording))
         changed = accepted(recording, played, frames_now(recording, played, frames_of))
-        temporary = path.with_suffix(".new")
-        temporary.write_text(written(changed), encoding="utf-8")
-        temporary.replace(path)
-        print(f"{path}: what the run does now is what it is to do.")
-    return 0 if files else failed("--accept is for files that export-test wrote: name them.")
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(written(changed), encoding="utf-8")
+        fresh.replace(path)
+    except (UnusableRecording, OSError) as error:
+        return failed(f"{path} stays as it is: {error}")
+    print(f"{path}: what the run does now is what it is to do.")
+    return 0
 
 
 async def _played(recording: Recording) -> Played:

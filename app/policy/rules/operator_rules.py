@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from app.core.rules import OperatorRule
 from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
-from app.policy.rules.path_globs import PathGlob, Strength, spellings
+from app.policy.rules.path_globs import ON_DISK, Links, PathGlob, Strength, spellings
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.shell_policy.command_facts import CommandFacts
@@ -36,6 +36,9 @@ class Finding(Struct, frozen=True):
     action: str
     reason: str
     rule: str
+
+
+IN_DOUBT = "A rule of this server may forbid it"
 
 
 class CompiledRule(Struct, frozen=True):
@@ -59,10 +62,10 @@ class CompiledRule(Struct, frozen=True):
         """True if it matches every call of its tools."""
         return not (self.paths or self.hosts or self.commands)
 
-    def strength(self, facts: ArgumentFacts, workspace: str) -> Strength:
+    def strength(self, facts: ArgumentFacts, workspace: str, links: Links) -> Strength:
         """Return how surely all conditions match."""
         return min(
-            _of_paths(self.paths, facts, workspace) if self.paths else Strength.CERTAIN,
+            _of_paths(self.paths, facts, workspace, links) if self.paths else Strength.CERTAIN,
             _of_hosts(self.hosts, facts) if self.hosts else Strength.CERTAIN,
             _of_commands(self.commands, facts.commands) if self.commands else Strength.CERTAIN,
         )
@@ -72,6 +75,7 @@ class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offere
     """All rules of a server, in their order."""
 
     rules: tuple[CompiledRule, ...] = ()
+    links: Links = ON_DISK
 
     def __bool__(self) -> bool:
         return bool(self.rules)
@@ -84,31 +88,29 @@ class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offere
         facts = (
             facts_of_call(tool, arguments) if arguments is not None and any(not one.is_open for one in about) else None
         )
-        found = [finding for rule in about if (finding := _finding(rule, facts, str(workspace)))]
+        found = [finding for rule in about if (finding := _finding(rule, facts, str(workspace), self.links))]
         return next((one for one in found if one.action == DENY), found[0] if found else None)
 
 
 NO_OPERATOR_RULES = OperatorRules()
 
 
-def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str) -> Finding | None:
-    sure = Strength.CERTAIN if rule.is_open else rule.strength(facts, workspace) if facts else Strength.NONE
+def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str, links: Links) -> Finding | None:
+    sure = Strength.CERTAIN if rule.is_open else rule.strength(facts, workspace, links) if facts else Strength.NONE
     if sure is Strength.NONE:
         return None
     reason = rule.row.reason if rule.row.reason.endswith((".", "!", "?")) else f"{rule.row.reason}."
     if sure is Strength.POSSIBLE:
         doubts = [facts.doubted, *(one.doubted_commands for one in facts.commands)] if facts else []
         why = next(filter(None, doubts), "it may be about the same" if facts else "")
-        return Finding(
-            ASK, f"A rule of this server may forbid it ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label
-        )
+        return Finding(ASK, f"{IN_DOUBT} ({rule.label}: {reason} {why[:1].upper()}{why[1:]}).", rule.label)
     return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
 
 
-def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str) -> Strength:
-    paths, more = spellings(facts.paths, workspace)
+def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str, links: Links) -> Strength:
+    paths, more = spellings(facts.paths, workspace, links)
     doubted = TOO_MANY if more else facts.doubted
-    return _strongest((glob.strength(paths, workspace) for glob in globs), doubted=doubted)
+    return _strongest((glob.strength(paths, workspace, links) for glob in globs), doubted=doubted)
 
 
 def _of_hosts(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Strength:

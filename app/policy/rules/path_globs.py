@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from itertools import islice
@@ -33,19 +33,26 @@ class Strength(IntEnum):
     CERTAIN = 2
 
 
+class Links(Struct, frozen=True):
+    """The file system, as far as it decides what a path means. Where nothing may be looked at, others answer."""
+
+    resolved: Callable[[str], str]
+    is_folder: Callable[[str], bool]
+
+
 class PathGlob(Struct, frozen=True):
     """A glob, absolute or relative to the workspace. It also matches all that is below a match."""
 
     written: str
 
-    def strength(self, paths: Iterable[str], workspace: str) -> Strength:
+    def strength(self, paths: Iterable[str], workspace: str, links: Links) -> Strength:
         """Return how surely one of these absolute paths matches, or is a folder that may hold a match."""
-        pattern, base = self._compiled(workspace)
+        pattern, base = self._compiled(workspace, links)
         found = Strength.NONE
         for one in paths:
             if pattern.match(one):
                 return Strength.CERTAIN
-            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and _is_folder(one)):
+            if _is_above(one, base) or (_is_above(base, one) and self.is_wild and links.is_folder(one)):
                 found = Strength.POSSIBLE
         return found
 
@@ -53,12 +60,12 @@ class PathGlob(Struct, frozen=True):
     def is_wild(self) -> bool:
         return _MAGIC.search(self.written) is not None
 
-    def _compiled(self, workspace: str) -> tuple[re.Pattern[str], str]:
+    def _compiled(self, workspace: str, links: Links) -> tuple[re.Pattern[str], str]:
         """Return the pattern, and the folder that all its matches are in or below, links resolved."""
         expanded = _at_home(self.written)
         first = _MAGIC.search(expanded)
         cut = expanded.rfind("/", 0, first.start()) + 1 if first else len(expanded)
-        base = os.path.realpath(_joined(workspace, expanded[:cut]))
+        base = links.resolved(_joined(workspace, expanded[:cut]))
         return _below(base, expanded[cut:]), base
 
 
@@ -118,14 +125,14 @@ def pieces_of(word: str) -> Iterator[str]:
     yield unquote(word)
 
 
-def spellings(texts: Iterable[str], workspace: str) -> tuple[frozenset[str], bool]:
+def spellings(texts: Iterable[str], workspace: str, links: Links) -> tuple[frozenset[str], bool]:
     """Return the absolute paths that texts can mean, as written and with links resolved; True if there are more."""
     pieces = dict.fromkeys(piece for text in texts for piece in pieces_of(text))
     found = set[str]()
     for piece in islice(pieces, MOST_PIECES):
         if piece and len(piece) <= _MOST_PATH and "\0" not in piece:
             whole = _joined(workspace, _at_home(piece))
-            found |= {os.path.normpath(whole), _resolved(whole)}
+            found |= {os.path.normpath(whole), links.resolved(whole)}
     more = len(pieces) > MOST_PIECES or any(map(_PROCESS.match, found))
     return frozenset(found), more
 
@@ -144,6 +151,9 @@ def _is_folder(path: str) -> bool:
         return True
     except (OSError, ValueError):
         return False
+
+
+ON_DISK = Links(_resolved, _is_folder)
 
 
 def _is_above(folder: str, path: str) -> bool:

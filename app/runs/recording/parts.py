@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
 from app.storage.runs import RecordingRow
+from tools.base.rights import Approval, Risk, Role
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
@@ -152,7 +153,7 @@ class ModelPart(Struct, omit_defaults=True):
     name: str
     answers: str = ""
     native_tools: bool = False
-    call_form: str = CallForm.NATIVE
+    call_form: CallForm = CallForm.NATIVE
     calls_natively: bool = False
     leaves_calls: bool = False
     suffix: str = ""
@@ -175,7 +176,7 @@ class RequestPart(Struct, omit_defaults=True):
     side: bool = False
     counting: Counting | None = None
     opening: list[dict[str, Any]] | None = None  # where it is another than before
-    form: str = CallForm.NATIVE
+    form: CallForm = CallForm.NATIVE
     taught: bool = True  # the opening is for a request with tools
     model: ModelPart | None = None  # where something else was known of it afterwards
 
@@ -186,13 +187,21 @@ class ToolPart(Struct, omit_defaults=True):
     name: str
     description: str
     parameters: dict[str, Any]
-    role: str
-    risk: str
-    approval: str = "mode"
+    role: Role
+    risk: Risk
+    approval: Approval = "mode"
     confined: bool = False
     untrusted: bool = False
     through: str = ""
     origin: tuple[str, str] | None = None
+
+
+class PrincipalPart(Struct):
+    name: str
+    role: Role
+    tools: list[str]
+    disabled: list[str]
+    profile: str
 
 
 class Begin(Struct, omit_defaults=True):
@@ -203,7 +212,7 @@ class Begin(Struct, omit_defaults=True):
     """
 
     made_by: str
-    principal: dict[str, Any]
+    principal: PrincipalPart
     settings: dict[str, Any]
     workspace: str
     sandbox: str

@@ -20,7 +20,7 @@ from app.budget.metered_request import code_of
 from app.context.compaction.replay import CompactedHistory
 from app.context.view import Fitted
 from app.core.messages import PICTURES, AskedCall, Message, as_json
-from app.core.provider import ModelRequest, Provider
+from app.core.provider import CallForm, ModelRequest, Provider
 from app.models.tokens.counter import TokenCounter
 from app.policy.decisions import DECISIONS
 from app.policy.grants import Grant
@@ -55,7 +55,7 @@ class RunRecorder(Struct):
     _began: float = field(default_factory=time.monotonic)
     _since: parts.Since = field(default_factory=parts.Since)
     _counting: parts.Counting | None = None
-    _opening: tuple[Sequence[Message], str, bool] | None = None
+    _opening: tuple[Sequence[Message], CallForm, bool] | None = None
     _openings: set[str] = field(default_factory=set)
     _tools: list[str] | None = None
     _messages: list[HeldMessage] = field(default_factory=list)
@@ -82,7 +82,7 @@ class RunRecorder(Struct):
         self._since.ids.append(drawn := self.new_id())
         return drawn
 
-    def fitted(self, fitted: Fitted, opening: Sequence[Message], form: str, *, taught: bool) -> None:
+    def fitted(self, fitted: Fitted, opening: Sequence[Message], form: CallForm, *, taught: bool) -> None:
         """Take the state of the counter that the next request of a round was fitted with, and the prompt's text."""
         counter = fitted.counter
         whole, texts = counter.scales

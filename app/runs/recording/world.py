@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
-
 from app.config.display import SECRET
 from app.config.settings import PATHS, Settings
 from app.core.provider import Provider
@@ -37,7 +35,7 @@ async def world_of(
     others = [tool for tool in toolbox.known if tool.name not in OWN and not tool.handed]
     return parts.Begin(
         made_by=version("dragoman"),
-        principal=principal_fields(scope.gate.principal),
+        principal=principal_part(scope.gate.principal),
         settings=settings_in_force(settings),
         workspace=str(policy.workspace),
         sandbox=sandbox.level,
@@ -62,9 +60,8 @@ def settings_in_force(settings: Settings) -> dict[str, Any]:
     return settings.model_dump(mode="json", exclude_defaults=True, exclude=set(LEFT_OUT))
 
 
-def principal_fields(principal: Principal) -> dict[str, Any]:
-    names = ("name", "role", "tools", "disabled", "profile")
-    return {name: msgspec.to_builtins(getattr(principal, name)) for name in names}
+def principal_part(one: Principal) -> parts.PrincipalPart:
+    return parts.PrincipalPart(one.name, one.role, list(one.tools), list(one.disabled), one.profile)
 
 
 def hidden_tools(toolbox: Toolbox) -> frozenset[str]:
