@@ -17,14 +17,13 @@ from benchmarks import (
     parser,
     provenance,
     relay,
-    replays,
     request_calls,
     stages,
     startup,
 )
 from benchmarks.recall import memory
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, replicas, served_models, stalls
+from benchmarks.serving import databases, replays, replicas, served_models, stalls
 
 ALL = (
     startup,

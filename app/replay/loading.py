@@ -62,7 +62,7 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
             whole[call] = kept.text
     grants = [one for one in await store.grants(row.session) if one.created <= row.ended]
     recorded = await store.recording(row.id)
-    return Stored(row, logged, messages[:begins], messages[begins:], whole, recorded, grants)
+    return Stored(row, logged, messages[:begins], messages[begins:], whole, recorded=recorded, grants=grants)
 
 
 def recording_of(stored: Stored) -> Recording:
@@ -105,7 +105,9 @@ def log_of(stored: Stored) -> Recording:
     row, logged = stored.row, _up_to_restart(stored.events)
     policy: dict[str, Any] = json.loads(row.policy)
     lane = policy.pop(parts.LANE, None)
-    run = RunPart(row.id, row.session, row.principal, row.model, row.state, row.created, policy, lane)
+    run = RunPart(
+        row.id, row.session, row.principal, row.model, state=row.state, created=row.created, policy=policy, lane=lane
+    )
     is_whole = len(logged) == len(stored.events)
     results, inside = _results(logged, stored)
     answers = _answers(logged, inside)

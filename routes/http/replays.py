@@ -116,7 +116,7 @@ def outcome_fields(outcome: Outcome) -> dict[str, Any]:
 
 REPLAY = {
     "run": "text",
-    "state?": "same or otherwise",
+    "state?": "text",
     "differences?": ["object"],
     "missing?": ["text"],
     "then?": "object",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest import MonkeyPatch
+
 from app.core.provider import Finished
 from app.models.scripted import Reply, Scripted
+from app.policy.decision_table import DecisionRow
 from app.replay.checking import Outcome, checked, recorded_or_derived
 from app.replay.recording import Recording, read_recording
 from routes.lanes.catalogue import LANES
@@ -18,6 +21,8 @@ from tests.support.golden.playing import RECORDINGS, native
 from tests.support.server.serving import Served, serving
 
 SECRET, TOKEN = "sk-verysecretvalue12", f"dgm_{'aB3' * 14}x"
+Seed = Callable[[MonkeyPatch], None]
+"""Puts a regression into the code."""
 CALL = "I look.\n```bash\necho hi\n```\n"
 WORDS = ("It printed hi, and the key is sk-very", "secret", "value12, the token ", TOKEN[:9], TOKEN[9:], ".")
 
@@ -78,3 +83,15 @@ async def limits_and_repairs(folder: Path) -> list[Recording]:
 
 async def outcomes(recordings: Iterable[Recording], *, exact: bool = False) -> list[Outcome]:
     return [await checked(one, one.run.id, frames_of, exact=exact) for one in recordings]
+
+
+def without_row(module: Any, table: str, name: str) -> Seed:
+    """A row of a table of decisions is lost."""
+
+    def seed(patch: MonkeyPatch) -> None:
+        rows: Sequence[DecisionRow[Any]] = getattr(module, table)
+        left = tuple(row for row in rows if row.name != name)
+        assert len(left) == len(rows) - 1
+        patch.setattr(module, table, left)
+
+    return seed

@@ -16,9 +16,8 @@ from app.policy import gate
 from app.replay.recording import UnusableRecording, read_recording, written
 from routes.cli.main import main
 from routes.cli.replay import read_file
-from tests.app.replay.test_seeded_regressions import without_row
 from tests.support.golden.playing import RECORDINGS
-from tests.support.replays import CALL, golden, recording
+from tests.support.replays import CALL, golden, recording, without_row
 from tests.support.server.serving import stored
 
 Fields = dict[str, Any]

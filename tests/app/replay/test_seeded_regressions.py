@@ -6,7 +6,6 @@ Our own code is patched, against the rule of this house, because that is what is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from app.context.compaction import replay as compaction
 from app.context.view import View
 from app.models.tokens import counter
 from app.policy import call_rows, gate
-from app.policy.decision_table import DecisionRow
 from app.policy.guards import JUDGE
 from app.provenance.quotation import Provenance
 from app.redaction.redactor import RedactedStream, Redactor
@@ -32,22 +30,9 @@ from routes.lanes.anthropic_messages.stream import MessagesEncoder
 from routes.lanes.openai_chat.stream import ChatEncoder
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.ui_message_stream.stream import UIStreamEncoder
-from tests.support.replays import golden, lanes_and_secrets, limits_and_repairs, outcomes
+from tests.support.replays import Seed, golden, lanes_and_secrets, limits_and_repairs, outcomes, without_row
 
 pytestmark = pytest.mark.anyio
-Seed = Callable[[MonkeyPatch], None]
-
-
-def without_row(module: Any, table: str, name: str) -> Seed:
-    """A row of a table of decisions is lost."""
-
-    def seed(patch: MonkeyPatch) -> None:
-        rows: Sequence[DecisionRow[Any]] = getattr(module, table)
-        left = tuple(row for row in rows if row.name != name)
-        assert len(left) == len(rows) - 1
-        patch.setattr(module, table, left)
-
-    return seed
 
 
 def returns(owner: Any, name: str, value: Any) -> Seed:
