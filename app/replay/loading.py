@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from app.core.messages import Message, as_json
 from app.policy.guards import CANARY, JUDGE, SCREEN, UNSCREENED
 from app.replay.recording import NO_EVENTS, AnswerPart, Recording, ResultPart, RunPart, SteeringPart, UnusableRecording
 from app.runs.recording import parts
+from app.runs.recording.world import our_version
 from app.runs.recovery.history import begins_in
 from app.runs.recovery.left_off import RESUMED
 from app.runs.tool_executor import CHANGED
@@ -130,7 +130,7 @@ def log_of(stored: Stored) -> Recording:
         for result in (one for one in results if one.call == answer.call):
             result.text = result.text.removeprefix(note)
     return Recording(
-        made_by=version("dragoman"),
+        made_by=our_version(),
         run=run,
         history=list(map(_plain, stored.history)),
         said=list(map(_plain, _said(stored.own))),

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from app.budget.kinds import BudgetSpent
@@ -135,31 +136,32 @@ class ReplayedModel(BaseProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The next recorded answer. Raises ProviderFailed where it failed then, and where there is none."""
-        if not self._rounds and not self.is_whole:
-            self._stop("")
-            await asyncio.Event().wait()
-        if not self._rounds:
-            raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
-        part = self._streamed = self._rounds.popleft()
+        part = self._streamed = await self._next(self._rounds)
         self.taken += 1
         self.on_round(self.taken)
         self._known = part.model or self._known
-        take_text = request.take_text
-        for item in part.items:
-            if isinstance(item, parts.Failed):
-                await self._fail(item)
-            for piece in self._of(item):
-                if not (take_text and isinstance(piece, TextChunk | Thought) and take_text(piece)):
-                    yield piece
+        async with aclosing(self._pieces(part)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, TextChunk | Thought) and request.take_text and request.take_text(piece):
+                    continue
+                yield piece
 
     async def side_stream(self) -> AsyncGenerator[Piece, None]:
         """The same for the next side query."""
-        if not self._sides and not self.is_whole:
+        async with aclosing(self._pieces(await self._next(self._sides))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _next(self, left: deque[parts.RequestPart]) -> parts.RequestPart:
+        if not left and not self.is_whole:
             self._stop("")
             await asyncio.Event().wait()
-        if not self._sides:
+        if not left:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
-        for item in self._sides.popleft().items:
+        return left.popleft()
+
+    async def _pieces(self, part: parts.RequestPart) -> AsyncGenerator[Piece, None]:
+        for item in part.items:
             if isinstance(item, parts.Failed):
                 await self._fail(item)
             for piece in self._of(item):

@@ -137,9 +137,7 @@ class Replay:
         if not done:
             task.stop(ENDED_HERE)
             await asyncio.wait([task.task])
-        rows = task.log.take_events()
-        end = next((at for at, row in enumerate(rows) if row.type == Notice.type and ENDED_HERE in row.data), None)
-        self._played.rows = rows[:end]
+        self._played.rows = self._played.rows or task.log.take_events()
         return self._played
 
     def _made(self, *, exact: bool) -> ReplayTask:
@@ -268,8 +266,8 @@ class Replay:
 
     def _stop(self, why: str) -> None:
         """Stop as the run was stopped then: where it ended with a reason, for that one."""
-        if not self._recording.is_whole:
-            self._task.log.add(Notice(ENDED_HERE, ""))
+        if not self._recording.is_whole:  # how the run went on from here is not known
+            self._played.rows = self._played.rows or self._task.log.take_events()
         state = self._recording.run.state
         self._task.stop(state if state in STOPS else why or ENDED_HERE)
 

@@ -20,9 +20,9 @@ from routes.lanes.recorded_frames import frames_of
 from tests.support.golden.playing import RECORDINGS, native
 from tests.support.server.serving import Served, serving
 
-Seed = Callable[[MonkeyPatch], None]
-"""Puts a fault into the code."""
 SECRET, TOKEN = "sk-verysecretvalue12", f"dgm_{'aB3' * 14}x"
+Seed = Callable[[MonkeyPatch], None]
+"""Puts a regression into the code."""
 CALL = "I look.\n```bash\necho hi\n```\n"
 WORDS = ("It printed hi, and the key is sk-very", "secret", "value12, the token ", TOKEN[:9], TOKEN[9:], ".")
 

@@ -95,9 +95,8 @@ class RunRecorder(Struct):
         limits = None if policy.labels == NO_LIMITS else msgspec.to_builtins(policy.labels, order="sorted")
         by, why = ("", "") if isinstance(decision, Allow) else (decision.by, decision.reason)
         name, why = self.hidden.hidden(call.name), self.hidden.hidden(why)
-        self._since.decided.append(
-            parts.Decided(call.id, name, DECISIONS[type(decision)], by=by, why=why, limits=limits)
-        )
+        decided = parts.Decided(call.id, name, DECISIONS[type(decision)], by=by, why=why, limits=limits)
+        self._since.decided.append(decided)
 
     def granted(self, grants: Sequence[Grant]) -> None:
         self._since.grants.append([grant_fields(one) for one in grants])

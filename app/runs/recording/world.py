@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -34,7 +35,7 @@ async def world_of(
     policy, sandbox, toolbox = scope.gate.policy, scope.tool_context.sandbox, scope.toolbox
     others = [tool for tool in toolbox.known if tool.name not in OWN and not tool.handed]
     return parts.Begin(
-        made_by=version("dragoman"),
+        made_by=our_version(),
         principal=principal_part(scope.gate.principal),
         settings=settings_in_force(settings),
         workspace=str(policy.workspace),
@@ -53,6 +54,11 @@ async def world_of(
         tainted=policy.tainted,
         relay=None if relay is None else dict(relay),
     )
+
+
+@cache  # it is read from a file
+def our_version() -> str:
+    return version("dragoman")
 
 
 def settings_in_force(settings: Settings) -> dict[str, Any]:
