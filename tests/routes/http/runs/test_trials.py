@@ -22,7 +22,10 @@ LIMIT_S = 30
 LIVE = {"model": "scripted", "live": True}
 
 
-async def tried(served: Served, run: str, headers: dict[str, str] | None = None, **body: Any) -> dict[str, Any]:
+async def tried(
+    served: Served, run: str, checks: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+) -> dict[str, Any]:
+    body = LIVE | ({"checks": checks} if checks else {})
     answer = await served.client.post(f"/runs/{run}/replay", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     fields: dict[str, Any] = answer.json()
@@ -30,7 +33,7 @@ async def tried(served: Served, run: str, headers: dict[str, str] | None = None,
 
 
 @pytest.mark.parametrize("flags", [{"unsafe_no_sandbox": "true"}, {"sandbox_network": "true"}])
-async def test_a_live_trial_runs_no_command_that_could_leave_the_copy(tmp_path: Path, flags: dict[str, str]) -> None:
+async def test_a_live_trial_runs_no_command_that_could_leave_the_copy(tmp_path: Path, flags: dict[str, Any]) -> None:
     outside = tmp_path / "outside.txt"
     call = f"```bash\necho hi >> {outside}; echo hi >> inside.txt\n```\n"
     async with (
@@ -39,7 +42,7 @@ async def test_a_live_trial_runs_no_command_that_could_leave_the_copy(tmp_path: 
     ):
         run = (await served.chat("Go", approval="auto"))[0]["run"]
         before = outside.read_text() if outside.exists() else None
-        result = await tried(served, run, **LIVE, checks={"commands": [f"echo hi >> {outside}"]})
+        result = await tried(served, run, {"commands": [f"echo hi >> {outside}"]})
         assert result["now"]["text"] == "Done."
         assert [one["ok"] for one in result["checks"]] == [False]
         assert "sandbox" in result["checks"][0]["found"]
@@ -52,7 +55,7 @@ async def test_a_command_of_a_check_has_the_rights_of_who_sends_it(tmp_path: Pat
         for role, ok in (("guest", False), ("user", True)):
             headers = await bearer(served, f"a-{role}", role)
             answer = await served.client.post("/chat", json={"message": "Hi"}, headers=headers)
-            result = await tried(served, answer.headers["x-run-id"], headers, **LIVE, checks={"commands": ["true"]})
+            result = await tried(served, answer.headers["x-run-id"], {"commands": ["true"]}, headers)
             assert [one["ok"] for one in result["checks"]] == [ok], result
             assert ok or "needs the role" in result["checks"][0]["found"]
 
@@ -71,7 +74,7 @@ async def test_no_observer_is_told_of_calls_that_are_tried(tmp_path: Path) -> No
         await hooks.informed()
         before = told.read_text()
         assert before
-        assert (await tried(served, run, **LIVE))["now"]["text"] == "Done."
+        assert (await tried(served, run))["now"]["text"] == "Done."
         await hooks.informed()
         assert told.read_text() == before
 
