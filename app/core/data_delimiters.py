@@ -22,6 +22,7 @@ _KEY = secrets.token_bytes(32)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LENGTH = 8
 _CODE = lazy_pattern(f"[{_LETTERS}]{{{_LENGTH}}}")
+_CODED = lazy_pattern(rf"\[(?:end )?[{_LETTERS}]{{{_LENGTH}}}\]")
 _DATA = lazy_pattern(rf"(\[([{_LETTERS}]{{{_LENGTH}}})\]:\n).*?(\n\[end \2\])", re.DOTALL)
 
 
@@ -45,6 +46,11 @@ def without_delimiters(text: str, *titles: str) -> str:
     """The text of a model without the lines around data, with these titles, that small models copy."""
     named = "|".join(map(re.escape, titles))
     return re.sub(rf"(?:(?:{named}) )?\[(?:end )?{_CODE.pattern}\]:?", "", text)
+
+
+def without_codes(text: str) -> str:
+    """Return the text without the codes around data, which chance decides."""
+    return _CODED.sub("[]", text) if "[" in text else text
 
 
 def without_data(text: str, instead: str) -> str:

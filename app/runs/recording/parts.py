@@ -20,6 +20,7 @@ from app.storage.runs import RecordingRow
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
+LATE = "late"  # the code of an answer that took longer than was waited for
 MOST_PART = 1 << 26  # bytes of one, unpacked
 Part = TypeVar("Part")
 
@@ -92,7 +93,7 @@ class Ended(Struct, tag="end", tag_field="is"):
 
 
 class Failed(Struct, tag="failed", tag_field="is", omit_defaults=True):
-    """The request failed; `code` is that of the error, `cancelled` or `budget`."""
+    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE."""
 
     code: str
     message: str = ""
@@ -217,6 +218,7 @@ class Begin(Struct, omit_defaults=True):
     listed: list[str]
     sources: list[tuple[str, str]]
     grants: list[dict[str, Any]] = []
+    wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False
     relay: dict[str, Any] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -50,7 +51,8 @@ async def world_of(
         hidden=sorted(hidden_tools(toolbox)),
         listed=[tool.name for tool in toolbox.offered],
         sources=[(one.place, one.text) for one in sources if one.text.strip()],
-        grants=[grant_fields(one) for one in policy.grants],
+        grants=[grant_fields(one) for one in policy.grants if one.in_force],
+        wrote=None if math.isinf(policy.writes.last) else max(policy.writes.started, policy.writes.last),
         disabled=list(policy.disabled),
         tainted=policy.tainted,
         relay=None if relay is None else dict(relay),
