@@ -22,7 +22,6 @@ _KEY = secrets.token_bytes(32)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LENGTH = 8
 _CODE = lazy_pattern(f"[{_LETTERS}]{{{_LENGTH}}}")
-_CODED = lazy_pattern(rf"\[(?:end )?[{_LETTERS}]{{{_LENGTH}}}\]")
 _DATA = lazy_pattern(rf"(\[([{_LETTERS}]{{{_LENGTH}}})\]:\n).*?(\n\[end \2\])", re.DOTALL)
 
 
@@ -50,7 +49,7 @@ def without_delimiters(text: str, *titles: str) -> str:
 
 def without_codes(text: str) -> str:
     """Return the text without the codes around data, which chance decides."""
-    return _CODED.sub("[]", text) if "[" in text else text
+    return _DATA.sub(lambda found: found[0].replace(f"{found[2]}]", "]"), text) if "[end " in text else text
 
 
 def without_data(text: str, instead: str) -> str:

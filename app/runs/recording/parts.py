@@ -197,7 +197,7 @@ class ToolPart(Struct, omit_defaults=True):
 
 
 class Begin(Struct, omit_defaults=True):
-    """The world that the run began in. `settings`: those that are not at their defaults, without keys and folders.
+    """The world that the run began in. `settings`: those that decide and are not at their defaults.
 
     `sources` are texts of others in the prompt, each with its place. `listed`: the tools that were offered, `hidden`
     those of servers that are found by a search. `relay`: the parameters of a client whose request was relayed.
