@@ -15,6 +15,7 @@ from starlette.responses import Response
 from app.context.system_text import SystemText, as_fields
 from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
 from app.core.strict_model import StrictModel
+from app.redaction.redactor import Redactor
 from app.replay.checking import Outcome, checked, recorded_or_derived
 from app.replay.checks import Checks
 from app.replay.checks import checked as check_results
@@ -89,8 +90,12 @@ async def show_recording(request: Request) -> Response:
 async def _recording(services: Services, request: Request) -> Recording:
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     recording = await recorded_or_derived(services.store, row, services.settings)
-    plain = services.redactor.redact_value(msgspec.to_builtins(recording))  # of secrets that are known since
-    return msgspec.convert(plain, Recording)
+    return await asyncio.to_thread(_redacted, recording, services.redactor)
+
+
+def _redacted(recording: Recording, redactor: Redactor) -> Recording:
+    """Return a recording without secrets that are known since."""
+    return msgspec.convert(redactor.redact_value(msgspec.to_builtins(recording)), Recording)
 
 
 async def _attended_trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> Response:
