@@ -57,13 +57,13 @@ async def test_frames_are_the_same_where_a_log_has_labels(tmp_path: Path) -> Non
 async def test_a_recording_has_none_of_the_settings_that_decide_nothing(tmp_path: Path) -> None:
     hook = '[[hooks]]\nname = "h"\non = "after_answer"\nkind = "observer"\nurl = "http://127.0.0.1:9/T0/s3cr3t-w0rd"\n'
     (tmp_path / "dragoman.toml").write_text(hook)
-    private: dict[str, Any] = {"search_url": "http://search.internal.invalid", "private_hosts": "db.internal.invalid"}
+    private: dict[str, Any] = {"search_url": "http://search.example.org", "private_hosts": "db.example.org"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."]), record=True, **private) as served:
         run = (await served.chat())[0]["run"]
         answer = await served.client.get(f"/runs/{run}/recording")
         assert answer.is_success
         assert "s3cr3t" not in answer.text
-        assert "internal.invalid" not in answer.text
+        assert "example.org" not in answer.text
         await all_the_same(served, 1)
 
 
