@@ -117,6 +117,7 @@ class MeteredRequest:
         self._times = RequestTimes(0.0, 0.0)
         self._in_round = False
         self._error: str | None = None
+        self._broken: BaseException | None = None  # what ended the answer, where that ends nothing else
         self._span: RequestSpan | None = None
 
     def request(self, *, left_s: float | None = None, take_text: TakeText | None = None) -> ModelRequest:
@@ -154,7 +155,7 @@ class MeteredRequest:
             self._unread = True  # ignored if the model has answered already
         self._unread = self._unread or not self._provider.reached
         if self._reply.tape is not None:
-            self._reply.tape.close(error)
+            self._reply.tape.close(error or self._broken)
         used, measured = self._used()
         self._learn()
         for meter in self._meters:
@@ -212,6 +213,11 @@ class MeteredRequest:
 
     def failed(self, failure: ProviderFailed) -> None:
         self._unread, self._error = failure.code in UNREAD, failure.code
+        self.broken_by(failure)
+
+    def broken_by(self, error: BaseException) -> None:
+        """Note what has ended the answer."""
+        self._broken = error
 
     def _estimate(self) -> TokenUsage:
         """Estimate the usage if the server did not report it; never more than was reserved."""

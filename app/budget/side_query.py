@@ -119,7 +119,8 @@ class SideQuery(Struct):
                             break
                         if enough is not None and not reply.may_be_thought and len(reply.shown) > enough:
                             break
-            except TimeoutError:
+            except TimeoutError as late:
+                metered_request.broken_by(late)
                 trouble = f"took more than {self.time_limit_s:g} s"
             except ProviderFailed as failure:
                 metered_request.failed(failure)

@@ -47,6 +47,11 @@ def without_delimiters(text: str, *titles: str) -> str:
     return re.sub(rf"(?:(?:{named}) )?\[(?:end )?{_CODE.pattern}\]:?", "", text)
 
 
+def without_codes(text: str) -> str:
+    """Return the text without the codes around data, which chance decides."""
+    return _DATA.sub(lambda found: found[0].replace(f"{found[2]}]", "]"), text) if "[end " in text else text
+
+
 def without_data(text: str, instead: str) -> str:
     """The text with something else in place of all data of `as_data`."""
     return _DATA.sub(lambda found: f"{found[1]}{instead}{found[3]}", text)

@@ -45,6 +45,10 @@ class Hooks:
     def has_guard(self, on: HookEvent) -> bool:
         return any(row.on is on and row.kind == "guard" for row in self.rows)
 
+    def of_trials(self) -> Hooks:
+        """Return the hooks for a run whose calls and answer are not real: no observer is told."""
+        return Hooks([row for row in self.rows if row.kind == "guard"], self._redactor, self._environ)
+
     async def call(self, on: HookEvent, fields: Mapping[str, Any], tool: str = "") -> Verdict:
         """Inform the observers of an event and ask its guards; the strictest verdict holds.
 

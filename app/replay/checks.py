@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,20 @@ class Checked(Struct, omit_defaults=True):
     found: str = ""
 
 
-async def checked(checks: Checks, answer: str, folder: Path | None, context: Context | None) -> list[Checked]:
-    """Check an answer and a folder, in which commands run as those of `context`."""
+Refusal = Callable[[str], str]
+"""Returns why a command must not be run; empty if it may be."""
+
+
+async def checked(
+    checks: Checks, answer: str, folder: Path | None, context: Context | None, refusal: Refusal
+) -> list[Checked]:
+    """Check an answer and a folder, in which commands run as those of `context`, unless there is a `refusal`."""
     found = [_said(part, answer) for part in checks.text]
     if checks.json_value is not None:
         found.append(_json(checks.json_value, answer))
     found += [_file(path, content, folder) for path, content in checks.files.items()]
     for command in checks.commands:
-        found.append(await _command(command, context if folder else None))
+        found.append(await _command(command, context if folder else None, refusal))
     return found
 
 
@@ -87,10 +94,12 @@ def _file(path: str, content: str, folder: Path | None) -> Checked:
     return Checked(words, there == content, "" if there == content else _short(there))
 
 
-async def _command(command: str, context: Context | None) -> Checked:
+async def _command(command: str, context: Context | None, refusal: Refusal) -> Checked:
     words = f"{_short(command)} exits 0"
     if context is None:
         return Checked(words, ok=False, found=NO_FOLDER)
+    if reason := refusal(command):
+        return Checked(words, ok=False, found=reason)
     try:
         async with aclosing(BASH.run({"command": command}, context)) as updates:
             async for update in updates:

@@ -44,10 +44,10 @@ def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
 
 
 def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
-    """Return a log in the form that frames are compared of: deltas joined, without times and estimates."""
+    """Return a log in the form that frames are compared of: deltas joined, without times, estimates and chance."""
     found = list[Event]()
-    for event in logged:
-        if event["type"] == events.ToolProgress.type:
+    for event in _from_start(logged):
+        if _is_left_out(event):
             continue
         one = {name: value for name, value in event.items() if name not in TIMES}
         if "duration_s" in event:

@@ -172,6 +172,8 @@ class ReplayedModel(BaseProvider):
         message = self._shown.shown(item.message)
         if item.code == "budget":
             raise BudgetSpent("recorded", message, 0.0)
+        if item.code == parts.LATE:
+            raise TimeoutError
         if item.code == "cancelled":
             self._stop("cancelled")
             await asyncio.Event().wait()

@@ -25,8 +25,9 @@ from app.checkpoints.scratch import Moment
 from app.core import events
 from app.core.events import Notice
 from app.policy.approvals import Approvals
+from app.policy.gate import Gate
 from app.replay.approvals import NO_STORE
-from app.replay.checks import Checked
+from app.replay.checks import BASH, Checked
 from app.replay.events import Event
 from app.replay.recording import Recording, ResultPart
 from app.replay.tools import key_of
@@ -39,12 +40,15 @@ from app.storage.principals import Principal
 from app.transcript.run_request import RunRequest
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
+from tools.base.rights import Risk
 from tools.tool import Context, Tool, ToolList
-from tools.toolbox import Toolbox
+from tools.toolbox import Refuse, Toolbox
+from tools.web.egress import hosts_wanted
 
 Match = Literal["exact", "name"]
 STOPPED_AT = "trial_ended"  # why a run is stopped that makes a call without a recorded result
 NOT_ASKED = "nobody is asked in a trial"
+NEEDS_BOX = "commands of checks run only in a sandbox without network"
 
 
 class Summary(Struct, omit_defaults=True):
@@ -136,6 +140,7 @@ class TrialRun(Struct):
     context: Context | None = None  # of its calls
     _session: str = ""
     _run: str = ""
+    _gate: Gate | None = None
     _stopped_at: str = ""
     _stopping: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -143,16 +148,27 @@ class TrialRun(Struct):
         """Raises NoSuchState, StoreFailed where there can be no scratch copy."""
         if self.live:
             run, scratch = self.recording.run, self.factory.scratch
-            self._session = f"ses_{token_hex(10)}"
             workspace = await self.factory.workspace_of(self.principal, run.session)
-            await scratch.begin(self._session, self.principal.name, workspace, Moment(run.id, (), ()))
-            await scratch.fill(self._session, _tell_nobody)
+            self._session = f"ses_{token_hex(10)}"
+            try:
+                await scratch.begin(self._session, self.principal.name, workspace, Moment(run.id, (), ()))
+                await scratch.fill(self._session, _tell_nobody)
+            except BaseException:
+                await scratch.forget(self._session)
+                raise
             self.folder = scratch.of(self._session)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._session:
             await self.factory.scratch.forget(self._session)
+
+    def refusal(self, command: str) -> str:
+        """Return why a command of a check must not be run: it has the rights of the run's own, in the same box."""
+        if self._gate is None or not self._gate.policy.boxed:
+            return NEEDS_BOX
+        decision = self._gate.decide(BASH, {"command": command})
+        return decision.reason if isinstance(decision, Refuse) else ""
 
     async def go(self, options: RunOptions) -> Trial:
         """Raises what making an agent and starting a run raise."""
@@ -185,12 +201,14 @@ class TrialRun(Struct):
         scope.approvals = TrialApprovals(recorded)
         scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = None
         scope.changes = CallChanges()
-        agent.first_contact = None
+        if scope.hooks:
+            scope.hooks.hooks = scope.hooks.hooks.of_trials()
+        agent.first_contact, self._gate = None, gate
         self.context = scope.tool_context = replace(scope.tool_context, jobs=None)
 
     def _tried(self, tool: Tool, recorded: RecordedResults) -> Tool:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-            is_real = self.live and tool.confined  # also a call of then: what it did is to be there for the next one
+            is_real = self._is_real(tool, arguments)  # also a call of then: what it did is to be there for the next one
             found = None if is_real else recorded.take(tool.name, arguments)
             if found:
                 yield Result(found.ok, found.text, found.exit_code, untrusted=found.untrusted)
@@ -203,6 +221,12 @@ class TrialRun(Struct):
                     yield update
 
         return replace(tool, run=run, paths={})
+
+    def _is_real(self, tool: Tool, arguments: Arguments) -> bool:
+        """Return True for a call that can reach nothing but the scratch copy."""
+        if not (self.live and tool.confined and self._gate):
+            return False
+        return tool.risk is not Risk.EXECUTE or (self._gate.policy.boxed and not hosts_wanted(arguments))
 
     async def _stop(self) -> None:
         """End the run from beside it: a call cannot wait for the end of its own run."""

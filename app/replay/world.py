@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any, Self, cast
 
@@ -30,7 +33,7 @@ from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate
 from app.policy.guards import Guards
-from app.policy.policy_context import PolicyContext
+from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
@@ -125,6 +128,17 @@ class ReplayedChoices(ToolChoices):
 
     def choose(self, *_: object) -> frozenset[str]:
         return self._listed
+
+
+@dataclass(slots=True)
+class ReplayedWrites(Writes):
+    """Writes by the clock of then: each is later than the grants that were given by then."""
+
+    gate: Gate | None = None
+
+    def note(self) -> None:
+        given = [one.created for one in self.gate.policy.grants if one.created < math.inf] if self.gate else []
+        self.last = max([self.last, self.started, *given])
 
 
 class Stage(Struct, kw_only=True):
@@ -227,6 +241,7 @@ class Stage(Struct, kw_only=True):
 
     def _gate(self) -> Gate:
         begin, options = self.begin, self.options
+        writes = ReplayedWrites(begin.wrote or sys.float_info.min, math.inf if begin.wrote is None else 0.0)
         policy = PolicyContext(
             options.approval or self.settings.mode_of(self.principal.role),
             begin.boxed,
@@ -238,8 +253,10 @@ class Stage(Struct, kw_only=True):
             planning=options.plans,
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
+            writes=writes,
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
+        writes.gate = gate
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

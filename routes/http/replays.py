@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from app.context.system_text import SystemText, as_fields
 from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
 from app.core.strict_model import StrictModel
+from app.redaction.redactor import Redactor
 from app.replay.checking import Outcome, checked, recorded_or_derived
 from app.replay.checks import Checks
 from app.replay.checks import checked as check_results
@@ -22,9 +24,11 @@ from app.replay.trial import TrialRun
 from app.replay.world import options_of
 from app.runs.run_options import PINNED, RunOptions
 from routes.lanes.recorded_frames import frames_of
+from routes.lanes.streams import watch_leaving
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
+from routes.protocol.sse import expire
 from routes.services import Services, current_principal, services_of
 
 NEEDS_TRIAL = "{names}: only for a trial, which names another model, profile or system text"
@@ -66,7 +70,7 @@ async def replay_run(request: Request) -> Response:
     recording = await _recording(services, request)
     body = await read_fields(request, ReplayRequest, services.settings.max_message_bytes, empty=True)
     if body.is_trial:
-        return ASCIIResponse(await _trial(services, request, recording, body))
+        return await _attended_trial(services, request, recording, body)
     outcome = await checked(recording, recording.run.id, frames_of, exact=body.exact)
     return ASCIIResponse(outcome_fields(outcome))
 
@@ -86,8 +90,27 @@ async def show_recording(request: Request) -> Response:
 async def _recording(services: Services, request: Request) -> Recording:
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     recording = await recorded_or_derived(services.store, row, services.settings)
-    plain = services.redactor.redact_value(msgspec.to_builtins(recording))  # of secrets that are known since
-    return msgspec.convert(plain, Recording)
+    return await asyncio.to_thread(_redacted, recording, services.redactor)
+
+
+def _redacted(recording: Recording, redactor: Redactor) -> Recording:
+    """Return a recording without secrets that are known since."""
+    return msgspec.convert(redactor.redact_value(msgspec.to_builtins(recording)), Recording)
+
+
+async def _attended_trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> Response:
+    """Try a run as long as the client is there: nothing of it is kept for one that comes back."""
+    try:
+        async with asyncio.timeout(None) as until:
+            leaving = asyncio.create_task(watch_leaving(request.receive, partial(expire, until)))
+            try:
+                return ASCIIResponse(await _trial(services, request, recording, body))
+            finally:
+                leaving.cancel()
+    except TimeoutError:
+        if not until.expired():
+            raise
+        return Response(status_code=204)  # nobody reads it
 
 
 async def _trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> dict[str, Any]:
@@ -95,7 +118,7 @@ async def _trial(services: Services, request: Request, recording: Recording, bod
     async with TrialRun(services.factory, principal, recording, body.match, body.live) as trial:
         result = await trial.go(options_for(recording, body))
         if body.checks:
-            checks = await check_results(body.checks, result.now.text, trial.folder, trial.context)
+            checks = await check_results(body.checks, result.now.text, trial.folder, trial.context, trial.refusal)
             result = replace(result, checks=checks)
     fields: dict[str, Any] = msgspec.to_builtins(result)
     return fields

@@ -69,7 +69,7 @@ async def collected(pages: Pages, receive: Receive, place: OpenStream, *, asks: 
         async with asyncio.timeout(None) as until, aclosing(pages):
             place.cut = partial(expire, until)
             place.check()
-            leaving = asyncio.create_task(_watch(receive, place.cut))
+            leaving = asyncio.create_task(watch_leaving(receive, place.cut))
             try:
                 await _collect(pages, answer, asks=asks)
             finally:
@@ -93,7 +93,8 @@ async def _collect(pages: Pages, answer: Answer, *, asks: bool) -> None:
                 return
 
 
-async def _watch(receive: Receive, end: Callable[[], None]) -> None:
+async def watch_leaving(receive: Receive, end: Callable[[], None]) -> None:
+    """Call `end` when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
     end()

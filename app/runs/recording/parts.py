@@ -21,6 +21,7 @@ from tools.base.rights import Approval, Risk, Role
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
+LATE = "late"  # the code of an answer that took longer than was waited for
 MOST_PART = 1 << 26  # bytes of one, unpacked
 Part = TypeVar("Part")
 
@@ -93,7 +94,7 @@ class Ended(Struct, tag="end", tag_field="is"):
 
 
 class Failed(Struct, tag="failed", tag_field="is", omit_defaults=True):
-    """The request failed; `code` is that of the error, `cancelled` or `budget`."""
+    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE."""
 
     code: str
     message: str = ""
@@ -205,7 +206,7 @@ class PrincipalPart(Struct):
 
 
 class Begin(Struct, omit_defaults=True):
-    """The world that the run began in. `settings`: those that are not at their defaults, without keys and folders.
+    """The world that the run began in. `settings`: those that decide and are not at their defaults.
 
     `sources` are texts of others in the prompt, each with its place. `listed`: the tools that were offered, `hidden`
     those of servers that are found by a search. `relay`: the parameters of a client whose request was relayed.
@@ -226,6 +227,7 @@ class Begin(Struct, omit_defaults=True):
     listed: list[str]
     sources: list[tuple[str, str]]
     grants: list[dict[str, Any]] = []
+    wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False
     relay: dict[str, Any] | None = None

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from app.budget.metered_request import code_of
 from app.context.compaction.replay import CompactedHistory
 from app.context.view import Fitted
+from app.core.data_delimiters import without_codes
 from app.core.messages import PICTURES, AskedCall, Message, as_json
 from app.core.provider import CallForm, ModelRequest, Provider
 from app.models.tokens.counter import TokenCounter
@@ -99,7 +100,7 @@ class RunRecorder(Struct):
         self._since.decided.append(decided)
 
     def granted(self, grants: Sequence[Grant]) -> None:
-        self._since.grants.append([grant_fields(one) for one in grants])
+        self._since.grants.append([grant_fields(one) for one in grants if one.in_force])
 
     def finished(self, call: AskedCall, text: str) -> None:
         """Take a result as its tool has given it, if it holds secrets: of others the store has all."""
@@ -115,7 +116,8 @@ class RunRecorder(Struct):
 
         def end(tape: RequestTape, error: BaseException | None) -> None:
             part.since, self._since = self._since, parts.Since()
-            part.items = tape.items(self.hidden, error, code_of(error))
+            code = parts.LATE if isinstance(error, TimeoutError) else code_of(error)
+            part.items = tape.items(self.hidden, error, code)
             if in_round and (now := model_part(provider)) != self._model:
                 part.model = self._model = now
             self._put(parts.REQUEST, part)
@@ -185,7 +187,7 @@ def digest(text: str) -> str:
 def digest_of(message: Message) -> HeldMessage:
     """Return the role, the characters and a digest of what a model gets of a message, without what chance decides."""
     calls = [[call.id, call.name, call.arguments] for call in message.calls]
-    text = json.dumps([message.text, message.name, message.call, calls])
+    text = json.dumps([without_codes(message.text), message.name, message.call, calls])
     return message.role, len(message.text), digest(text)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from app.core.provider import Provider
 from app.policy.grants import Grant
@@ -14,8 +15,8 @@ from app.runs.recording import parts
 
 
 def grant_fields(grant: Grant) -> dict[str, Any]:
-    """Return a grant as JSON, which has no word for a time that is not known."""
-    fields: dict[str, Any] = msgspec.to_builtins(grant)
+    """Return a grant as JSON, which has no word for a time that is not known; for its run it does not expire."""
+    fields: dict[str, Any] = msgspec.to_builtins(replace(grant, expires=None))
     return {name: value for name, value in fields.items() if value != math.inf}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from app.config.display import SECRET
-from app.config.settings import PATHS, Settings
+from app.config.settings import Settings
 from app.core.provider import Provider
 from app.provenance.read_texts import Source
 from app.runs.recording import parts
@@ -21,7 +21,13 @@ from tools.tool import Tool
 from tools.toolbox import Toolbox
 
 OWN = frozenset(tool.name for tool in CATALOGUE)
-LEFT_OUT = SECRET | PATHS | {"model_url", "host", "port"}
+# The settings that decide how a run goes, besides what is recorded of it. Others are the operator's: hooks have tokens.
+DECIDING = frozenset(
+    {"allowed_commands", "approval_admin", "approval_guest", "approval_user", "approval_time_limit_s", "taint"}
+    | {"canary", "documents", "judge_output", "judge_time_limit_s", "screen_results", "rules", "tools", "verify"}
+    | {"max_calls", "max_rounds", "max_run_tokens", "run_time_limit_s", "relay_repair", "result_characters"}
+    | {"parallel_reads", "summarise_at", "summary_time_limit_s", "utility"}
+)
 
 
 async def world_of(
@@ -49,7 +55,8 @@ async def world_of(
         hidden=sorted(hidden_tools(toolbox)),
         listed=[tool.name for tool in toolbox.offered],
         sources=[(one.place, one.text) for one in sources if one.text.strip()],
-        grants=[grant_fields(one) for one in policy.grants],
+        grants=[grant_fields(one) for one in policy.grants if one.in_force],
+        wrote=None if math.isinf(policy.writes.last) else max(policy.writes.started, policy.writes.last),
         disabled=list(policy.disabled),
         tainted=policy.tainted,
         relay=None if relay is None else dict(relay),
@@ -62,8 +69,8 @@ def our_version() -> str:
 
 
 def settings_in_force(settings: Settings) -> dict[str, Any]:
-    """Return the settings that are not at their defaults, without keys, folders and addresses."""
-    return settings.model_dump(mode="json", exclude_defaults=True, exclude=set(LEFT_OUT))
+    """Return the settings that decide and are not at their defaults."""
+    return settings.model_dump(mode="json", exclude_defaults=True, include=set(DECIDING))
 
 
 def principal_part(one: Principal) -> parts.PrincipalPart:
