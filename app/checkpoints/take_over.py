@@ -70,9 +70,11 @@ def _changes(checkpoints: Checkpoints, folder: Folder, row: ScratchRow) -> Scrat
     except Unscannable as unfit:
         raise UndoRefused(f"The folder of this conversation cannot be looked at, {unfit}.") from unfit
     others = [name.encode() for name in checkpoints.passed_by(row.origin)]  # folders of other principals
-    changes = [Changed(path, before, after) for path, before, after in sorted(differences(row.base, now))]
-    taken = [one for one in changes if can_restore(one) and one.path.split(b"/")[0] not in others]
-    return ScratchChanges(row, taken, [one for one in changes if one not in taken])
+    parted: dict[bool, list[Changed]] = {True: [], False: []}
+    for path, before, after in sorted(differences(row.base, now)):
+        one = Changed(path, before, after)
+        parted[can_restore(one) and path.split(b"/")[0] not in others].append(one)
+    return ScratchChanges(row, parted[True], parted[False])
 
 
 async def reported(checkpoints: Checkpoints, changes: ScratchChanges) -> dict[str, Any]:
