@@ -16,7 +16,7 @@ from msgspec import Struct
 from app.core.messages import dump
 from app.runs.run_manager import RunManager, no_session
 from app.storage.audit import AuditRow
-from app.storage.branches import ALWAYS, BranchPart, BranchRow, Fork
+from app.storage.branches import ALWAYS, BranchPart, BranchRow, Fork, RunResults
 from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import KEY_LIFE_S, KeyRow, RunRow
@@ -35,10 +35,12 @@ class NotForkable(Exception):
 
 
 class Cut(Struct, frozen=True):
-    """Behind a run, or before it."""
+    """Behind a run, or before it. A branch that goes on in the run has its `results`, and its documents until then."""
 
     run: str
     is_after: bool
+    results: RunResults | None = None
+    documents_until: float | None = None
 
 
 class Forking(Struct, frozen=True):
@@ -87,8 +89,9 @@ class Forking(Struct, frozen=True):
                 row,
                 parts=await self._parts(row, taken),
                 position=position,
-                before=behind.created if behind else ALWAYS,
+                before=cut.documents_until or (behind.created if behind else ALWAYS),
                 used=(taken[-1].ended or 0.0) if taken else parent.created,
+                results=cut.results,
                 also=(
                     *([] if parent.id != row.tree else [BranchRow(row.tree, row.tree, "", "", parent.created)]),
                     *left,

@@ -25,7 +25,7 @@ from app.runs.recovery.history import begins_in
 from app.runs.recovery.left_off import LeftOff
 from app.runs.recovery.state import drafts_in, enter, unanswered_calls
 from app.runs.run_factory import RunFactory
-from app.storage.branches import BranchRow
+from app.storage.branches import BranchRow, RunResults
 from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import ALL, EventRow, InboxRow, KeyRow, RunRow
@@ -128,6 +128,15 @@ class RunForking(Struct, frozen=True):
         )
         policy = agent.policy_with(marks.stored_policy)
 
+        calls = [one.call for one in cut.messages if one.call]
+        whole = [one.call for one in cut.messages if one.call and one.text != wanted.edit.result]
+        at = Cut(
+            row.id,
+            is_after=False,
+            results=RunResults(row.id, run, whole),
+            documents_until=await factory.store.documents_changed(row, calls),
+        )
+
         async def store(now: float) -> tuple[RunRow, LeftOff]:
             new = RunRow(
                 run,
@@ -150,7 +159,7 @@ class RunForking(Struct, frozen=True):
                 return [new, *kept, *inbox, *named, *log]
 
             forking = Forking(factory.runs, factory.store)
-            await forking.branch(principal, row.session, Cut(row.id, is_after=False), session, also)
+            await forking.branch(principal, row.session, at, session, also)
             return new, replace(left, begins=begins)
 
         return await factory.runs.begin_at(agent, principal, session, store)

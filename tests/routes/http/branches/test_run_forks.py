@@ -475,6 +475,34 @@ async def test_a_joined_log_of_native_calls_is_forked(tmp_path: Path) -> None:
         assert replies[0].calls[0].arguments == edited
 
 
+async def test_a_branch_has_the_documents_and_the_long_results_of_its_run(tmp_path: Path) -> None:
+    def native(name: str, **arguments: Any) -> Reply:
+        return [Call(0, name, arguments, "native")]
+
+    work = tmp_path / "work"
+    work.mkdir()
+    change = native("update_document", document="Trip", old="train", new="boat")
+    made = native("create_document", title="Trip", content="We go by train.\n")
+    model = InTurn([made, native("bash", command="seq 1 60000"), change, "Done."], work)
+    model.call_form = CallForm.NATIVE
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        log = await served.events(run)
+        finished = of_kind(log, "tool.finished")
+        for at, same in ((finished[1]["seq"], 2), (log[-1]["seq"], 3)):
+            session, branch = place(await fork(served, run, at=at))
+            ended = of_kind(await served.events(branch), "tool.finished")
+            assert [one["call"] for one in ended[:same]] == [one["call"] for one in finished[:same]]
+            assert len(ended) == 3 and all(one["ok"] for one in ended)  # none is made again
+            [document] = (await served.client.get(f"/sessions/{session}/documents")).json()["documents"]
+            found = await served.services.store.document_version(document["id"], document["version"])
+            assert found and (found.version, found.text) == (2, "We go by boat.\n")
+            whole = await served.services.store.result(session, finished[1]["call"], 200_000, 6)
+            assert whole and whole.characters > 200_000
+        session, _ = place(await fork(served, run, at=finished[1]["seq"], edit={"result": "Nothing."}))
+        assert await served.services.store.result(session, finished[1]["call"], 0, 6) is None
+
+
 @pytest.mark.usefixtures("database")
 async def test_a_fork_needs_a_database_of_the_servers_own(tmp_path: Path) -> None:
     async with asyncio.timeout(60), serving(tmp_path, Scripted(["Hi.", "Hi again."])) as served:
