@@ -83,9 +83,6 @@ class ScratchFolders(Struct, frozen=True):
         """
         if (checkpoints := self.checkpoints) is None:
             raise NoSuchState(OFF)
-        known = await asyncio.to_thread(checkpoints.store.scratch_sessions)
-        if sum(name == principal for name, _ in known.values()) >= MOST_FOLDERS:
-            raise NoSuchState(TOO_MANY.format(most=MOST_FOLDERS))
         row = await asyncio.to_thread(checkpoints.store.row, moment.run)
         path = row.workspace if row else str(workspace)
         if not checkpoints.holds(path):
@@ -99,6 +96,9 @@ class ScratchFolders(Struct, frozen=True):
             )
 
     def _begin(self, checkpoints: Checkpoints, folder: Folder, row: ScratchRow, moment: Moment) -> int:
+        known = checkpoints.store.scratch_sessions()
+        if sum(name == row.principal for name, _ in known.values()) >= MOST_FOLDERS:
+            raise NoSuchState(TOO_MANY.format(most=MOST_FOLDERS))
         try:
             entries = state_at(checkpoints, folder, moment)
         except Unscannable as unfit:

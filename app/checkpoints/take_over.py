@@ -122,13 +122,10 @@ def _write(checkpoints: Checkpoints, folder: Folder, row: ScratchRow, changes: S
             store.forget([change.run])
         raise UndoRefused(_refusal(refused), refused.conflicts) from refused
     store.put([replace(change, created=time.time())], changes={change.run: changes})
-    base = dict(row.base)
-    for one in changes:
-        if one.after is None:
-            base.pop(one.path, None)
-        else:
-            base[one.path] = one.after
-    store.put_scratch(replace(row, base=base))
+    if current_row := store.scratch(row.session):  # others may have been taken over since the changes were read
+        base = {**current_row.base, **{one.path: one.after for one in changes}}
+        left = {path: entry for path, entry in base.items() if entry is not None}
+        store.put_scratch(replace(current_row, base=left))
     return change.run
 
 

@@ -503,6 +503,30 @@ async def test_a_branch_has_the_documents_and_the_long_results_of_its_run(tmp_pa
         assert await served.services.store.result(session, finished[1]["call"], 0, 6) is None
 
 
+async def test_requests_at_a_time_take_over_each_its_paths_and_make_no_more_folders_than_there_may_be(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    model = InTurn([bash("true"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        usage = of_kind(await served.events(run), "usage")[0]["seq"]
+        forked = await fork(served, run, at=usage, edit={"arguments": {"command": "touch a b c"}})
+        session, branch = place(forked)
+        await to_the_end(served, branch, forked[-1]["seq"] - 1)
+        seen = (await served.client.get(f"/sessions/{session}/changes")).json()
+        bodies = [{"fingerprint": seen["fingerprint"], "paths": [path]} for path in "abc"]
+        path = f"/sessions/{session}/take-over"
+        answers = await asyncio.gather(*(served.client.post(path, json=body) for body in bodies))
+        left = (await served.client.get(f"/sessions/{session}/changes")).json()["files"]
+        taken = {name for name, answer in zip("abc", answers, strict=True) if answer.status_code == 200}
+        assert taken == {one.name for one in work.iterdir()} == {*"abc"} - {one["path"] for one in left} != set()
+        quietly = {"Prefer": "respond-async"}
+        many = [served.client.post(f"/runs/{run}/fork", json={"at": 1}, headers=quietly) for _ in range(20)]
+        assert [answer.status_code for answer in await asyncio.gather(*many)].count(202) == 15
+
+
 @pytest.mark.usefixtures("database")
 async def test_a_fork_needs_a_database_of_the_servers_own(tmp_path: Path) -> None:
     async with asyncio.timeout(60), serving(tmp_path, Scripted(["Hi.", "Hi again."])) as served:
