@@ -98,23 +98,24 @@ def cut_run(events: Sequence[EventRow], messages: Sequence[Message], at: int) ->
         before += _count_replies(round_events)
         number, round_events = rows[0].seq, rows
     place = replies[before] if before < len(replies) else len(messages)
+    until = _end_of_reply(round_events or next(_rounds(events), []))
+    between = [row for row in events if at < row.seq and (until is None or row.seq < until)]
     if not number:
-        return RunCut(_without_later(messages[:place], events, at))
-    until = _end_of_reply(round_events)
+        return RunCut(_without(messages[:place], between))
     if place == len(messages) or until is None or until > at:
         kept = [row for row in events if row.seq <= number]
-        return RunCut(_without_later(messages[:place], events, at), kept, asked=True)
+        return RunCut(_without(messages[:place], between), kept, asked=True)
     kept = [row for row in events if row.seq <= at and row.type not in TERMINAL]
     behind = [*replies, len(messages)][before + 1]
     return _behind_reply(kept, messages[: place + 1], messages[place + 1 : behind], until)
 
 
-def _without_later(messages: Sequence[Message], events: Sequence[EventRow], at: int) -> Sequence[Message]:
-    """Leave out the last messages of a person that came behind an event."""
-    later = [row for row in events if row.seq > at and row.type == MessageAdded.type]
-    words = {fields["text"] for _, fields in logged(later, (MessageAdded.type,))}
+def _without(messages: Sequence[Message], later: Sequence[EventRow]) -> Sequence[Message]:
+    """Leave out the last messages of a person that came with later events."""
+    words = [fields["text"] for _, fields in logged(later, (MessageAdded.type,))]
     end = len(messages)
     while end > 1 and messages[end - 1].role == "user" and messages[end - 1].text in words:
+        words.remove(messages[end - 1].text)
         end -= 1
     return messages[:end]
 
