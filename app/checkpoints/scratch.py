@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from secrets import token_hex
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from tools.base.patterns import lazy_pattern
 from tools.base.workspace import CREATE
 
 SCRATCH = "forks"  # in the data directory, which no command sees but its own folder
+OWN = "ses_own"  # begins the ids of sessions that never work in the workspace itself
 NAME = lazy_pattern(r"ses_[0-9a-z]{1,60}")
 MOST_FOLDERS = 16  # of a principal
 NEW_S = 600.0  # in which a folder may be without its session
@@ -42,6 +44,7 @@ OFF = "Checkpoints are off, so no files are kept. Start the server with checkpoi
 TOO_MANY = "You have {most} conversations with a folder of their own, which is the most. Delete one of these first."
 ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more. " + INSTEAD
 STILL_COPIED = "The files of this conversation's folder are still to be copied. Wait, or send its next message."
+GONE = "The folder of this conversation is gone. Restore it from a backup, or fork the run again."
 UNFILLED = "The files of this conversation's folder were not copied: {why}. Make room, then send the next message."
 Tell = Callable[[Notice], Awaitable[None]]
 logger = logging.getLogger(__name__)
@@ -75,6 +78,23 @@ class ScratchFolders(Struct, frozen=True):
             return None
         path = self.root / session
         return path if path.is_dir() else None
+
+    def lacks(self, session: str) -> bool:
+        """Return True if the folder of a session is gone."""
+        return session.startswith(OWN) and self.of(session) is None
+
+    async def copy(self, session: str, principal: str, parent: str) -> str:
+        """Return the id for a branch of a session, with a folder like that of the session, if that has its own.
+
+        Raises NoSuchState, StoreFailed.
+        """
+        if self.lacks(parent):
+            raise NoSuchState(GONE)
+        if (folder := self.of(parent)) is None:
+            return session
+        session = own_session()
+        await self.begin(session, principal, folder, Moment("", (), ()))
+        return session
 
     async def begin(self, session: str, principal: str, workspace: Path, moment: Moment) -> int:
         """Make a folder for a new session; `fill` puts the files in. Return how many places are left out.
@@ -159,6 +179,11 @@ class ScratchFolders(Struct, frozen=True):
             await asyncio.to_thread(self._marker(session).unlink, missing_ok=True)
         if self.checkpoints and session in await asyncio.to_thread(self.checkpoints.store.scratch_sessions):
             await self.checkpoints.forget_scratch(session, str(self.root / session))
+
+
+def own_session() -> str:
+    """Return the id of a new session that shall have a folder of its own."""
+    return f"{OWN}{token_hex(10)}"
 
 
 def _remove(folder: Path) -> None:

@@ -13,6 +13,7 @@ from secrets import token_hex
 
 from msgspec import Struct
 
+from app.checkpoints.scratch import ScratchFolders
 from app.core.messages import dump
 from app.runs.run_manager import RunManager, no_session
 from app.storage.audit import AuditRow
@@ -46,6 +47,7 @@ class Cut(Struct, frozen=True):
 class Forking(Struct, frozen=True):
     runs: RunManager
     store: Store
+    scratch: ScratchFolders
 
     async def fork(self, principal: Principal, session: str, cut: Cut, key: IdempotencyKey | None) -> SessionRow:
         """Make a branch, or find the one that the same key has made.
@@ -66,11 +68,18 @@ class Forking(Struct, frozen=True):
         def also(row: BranchRow, _: int) -> list[Change]:
             return [KeyRow(principal.name, key.value, key.body, row.session, row.created)] if key else []
 
-        branch = await self.branch(principal, session, cut, f"ses_{token_hex(10)}", also)
+        await self.runs.session(session, principal)  # else nothing is copied for it
+        branch = await self.scratch.copy(f"ses_{token_hex(10)}", principal.name, session)
+        try:
+            await self.branch(principal, session, cut, branch, also)
+        except BaseException:
+            if await self.store.owner_of(branch) is None:
+                await self.scratch.forget(branch)
+            raise
         return await self.runs.session(branch, principal)
 
-    async def branch(self, principal: Principal, session: str, cut: Cut, branch: str, also: AlsoPut) -> str:
-        """Make the session `branch`, with the changes that `also` returns; return it.
+    async def branch(self, principal: Principal, session: str, cut: Cut, branch: str, also: AlsoPut) -> None:
+        """Make the session `branch`, with the changes that `also` returns.
 
         Raises NotFound, NotForkable, StoreFailed.
         """
@@ -103,7 +112,6 @@ class Forking(Struct, frozen=True):
                 raise no_session(session)
         for one in (principal.name, session, row.session):
             self.runs.notifier.notify(one)
-        return row.session
 
     async def _split(self, session: str, cut: Cut) -> tuple[list[RunRow], RunRow | None]:
         """The runs that the branch takes over, and the first one that it does not."""

@@ -14,7 +14,7 @@ from secrets import token_hex
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.checkpoints.scratch import FORK, Moment
+from app.checkpoints.scratch import FORK, Moment, own_session
 from app.core.events import Notice, RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.core.messages import Message, dump
 from app.core.rules import ApprovalMode, WhenAbsent
@@ -78,7 +78,7 @@ class RunForking(Struct, frozen=True):
         if not cut.messages:
             raise NotForkable(NOT_BEGUN)
         cut = edited(cut, wanted.edit, {tool.name: tool.parameters for tool in factory.tools})
-        session = f"ses_{token_hex(10)}"
+        session = own_session()
         workspace = await factory.workspace_of(principal, row.session)
         left_out = await factory.scratch.begin(session, principal.name, workspace, _moment(row, events, wanted.at))
         try:
@@ -158,7 +158,7 @@ class RunForking(Struct, frozen=True):
                 named = [KeyRow(principal.name, key.value, key.body, run, now)] if key else []
                 return [new, *kept, *inbox, *named, *log]
 
-            forking = Forking(factory.runs, factory.store)
+            forking = Forking(factory.runs, factory.store, factory.scratch)
             await forking.branch(principal, row.session, at, session, also)
             return new, replace(left, begins=begins)
 

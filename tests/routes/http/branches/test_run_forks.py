@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -345,6 +346,30 @@ async def test_what_a_branch_has_changed_is_taken_over_and_undone(tmp_path: Path
         ]
         plain = (await served.chat("Hello"))[0]["session"]
         assert (await served.client.get(f"/sessions/{plain}/changes")).status_code == 409
+
+
+async def test_a_branch_of_a_branch_never_works_in_the_workspace(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    model = InTurn([bash("touch a"), "Done.", bash("touch b"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        session, branch = place(await fork(served, run, at=(await served.events(run))[-1]["seq"]))
+        (scratch(tmp_path, session) / "own").touch()
+        made = await served.client.post(f"/sessions/{session}/fork", json={"after": branch})
+        assert made.status_code == 201, made.text
+        other = made.json()["id"]
+        await served.chat("Go on.", session=other, approval="auto")
+        assert {one.name for one in scratch(tmp_path, other).iterdir()} == {"a", "b", "own"}
+        assert {one.name for one in work.iterdir()} == {"a"}
+        shutil.rmtree(tmp_path / "data/forks")  # as after a backup without it
+        answer = await served.client.post("/chat", json={"message": "More.", "session": other})
+        assert answer.status_code == 503 and "folder of this conversation is gone" in answer.text
+        refusal = await served.client.post(f"/sessions/{session}/fork", json={"after": branch})
+        assert refusal.status_code == 409 and "folder of this conversation is gone" in refusal.text
+        for one in (session, other):
+            assert (await served.client.delete(f"/sessions/{one}")).status_code == 204
+        assert served.services.checkpoints and not served.services.checkpoints.store.scratch_sessions()
 
 
 async def test_files_that_are_not_kept_are_a_clear_refusal(tmp_path: Path) -> None:
