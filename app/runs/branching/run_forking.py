@@ -128,14 +128,7 @@ class RunForking(Struct, frozen=True):
         )
         policy = agent.policy_with(marks.stored_policy)
 
-        calls = [one.call for one in cut.messages if one.call]
-        whole = [one.call for one in cut.messages if one.call and one.text != wanted.edit.result]
-        at = Cut(
-            row.id,
-            is_after=False,
-            results=RunResults(row.id, run, whole),
-            documents_until=await factory.store.documents_changed(row, calls),
-        )
+        at = await self._at(row, run, cut, wanted.edit)
 
         async def store(now: float) -> tuple[RunRow, LeftOff]:
             new = RunRow(
@@ -163,6 +156,13 @@ class RunForking(Struct, frozen=True):
             return new, replace(left, begins=begins)
 
         return await factory.runs.begin_at(agent, principal, session, store)
+
+    async def _at(self, row: RunRow, run: str, cut: RunCut, edit: Edit) -> Cut:
+        """Return where the branch begins, with what it has of the run beside its log and its messages."""
+        answers = [one for one in cut.messages if one.call]
+        whole = [one.call or "" for one in answers if one.text != edit.result]
+        until = await self.factory.store.documents_changed(row, [one.call or "" for one in answers])
+        return Cut(row.id, is_after=False, results=RunResults(row.id, run, whole), documents_until=until)
 
 
 def _left_off(cut: RunCut, log: Sequence[EventRow]) -> LeftOff:
