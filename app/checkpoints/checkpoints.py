@@ -239,7 +239,7 @@ class Checkpoints(WorkspaceScans):
         """Return what to keep of a look, from which earlier states of the workspace can be restored."""
         if not different and known is not None and own.before is None:
             return None
-        self._has_grown = True
+        self._has_grown = self._has_grown or bool(different)
         was_whole = self.store.last_was_whole(own.workspace)
         if was_whole is False or (known is None and was_whole):
             return replace(own, at=time.time(), before=None)

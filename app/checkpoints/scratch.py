@@ -8,12 +8,13 @@ it; until then a marker lies beside it, so that a server which was killed meanwh
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from secrets import token_hex
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,11 +23,14 @@ from app.checkpoints.checkpoints import DELETED, Checkpoints, Folder, Unscannabl
 from app.core.events import Notice
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import FILE, FOLDER, LINK, MOST_ASKED, UNAVAILABLE, Entries, Entry, ScratchRow
+from app.workspace.descent import remove_below
+from app.workspace.open_folders import OpenFolders
 from app.workspace.scanner import BATCH
 from tools.base.patterns import lazy_pattern
 from tools.base.workspace import CREATE
 
 SCRATCH = "forks"  # in the data directory, which no command sees but its own folder
+OWN = "ses_own"  # begins the ids of sessions that never work in the workspace itself
 NAME = lazy_pattern(r"ses_[0-9a-z]{1,60}")
 MOST_FOLDERS = 16  # of a principal
 NEW_S = 600.0  # in which a folder may be without its session
@@ -40,8 +44,10 @@ OFF = "Checkpoints are off, so no files are kept. Start the server with checkpoi
 TOO_MANY = "You have {most} conversations with a folder of their own, which is the most. Delete one of these first."
 ELSEWHERE = "The run worked in {workspace}, which is not in the workspace of this server any more. " + INSTEAD
 STILL_COPIED = "The files of this conversation's folder are still to be copied. Wait, or send its next message."
+GONE = "The folder of this conversation is gone. Restore it from a backup, or fork the run again."
 UNFILLED = "The files of this conversation's folder were not copied: {why}. Make room, then send the next message."
 Tell = Callable[[Notice], Awaitable[None]]
+logger = logging.getLogger(__name__)
 
 
 class NoSuchState(Exception):
@@ -73,6 +79,23 @@ class ScratchFolders(Struct, frozen=True):
         path = self.root / session
         return path if path.is_dir() else None
 
+    def lacks(self, session: str) -> bool:
+        """Return True if the folder of a session is gone."""
+        return session.startswith(OWN) and self.of(session) is None
+
+    async def copy(self, session: str, principal: str, parent: str) -> str:
+        """Return the id for a branch of a session, with a folder like that of the session, if that has its own.
+
+        Raises NoSuchState, StoreFailed.
+        """
+        if self.lacks(parent):
+            raise NoSuchState(GONE)
+        if (folder := self.of(parent)) is None:
+            return session
+        session = own_session()
+        await self.begin(session, principal, folder, Moment("", (), ()))
+        return session
+
     async def begin(self, session: str, principal: str, workspace: Path, moment: Moment) -> int:
         """Make a folder for a new session; `fill` puts the files in. Return how many places are left out.
 
@@ -80,9 +103,6 @@ class ScratchFolders(Struct, frozen=True):
         """
         if (checkpoints := self.checkpoints) is None:
             raise NoSuchState(OFF)
-        known = await asyncio.to_thread(checkpoints.store.scratch_sessions)
-        if sum(name == principal for name, _ in known.values()) >= MOST_FOLDERS:
-            raise NoSuchState(TOO_MANY.format(most=MOST_FOLDERS))
         row = await asyncio.to_thread(checkpoints.store.row, moment.run)
         path = row.workspace if row else str(workspace)
         if not checkpoints.holds(path):
@@ -96,11 +116,14 @@ class ScratchFolders(Struct, frozen=True):
             )
 
     def _begin(self, checkpoints: Checkpoints, folder: Folder, row: ScratchRow, moment: Moment) -> int:
+        known = checkpoints.store.scratch_sessions()
+        if sum(name == row.principal for name, _ in known.values()) >= MOST_FOLDERS:
+            raise NoSuchState(TOO_MANY.format(most=MOST_FOLDERS))
         try:
             entries = state_at(checkpoints, folder, moment)
         except Unscannable as unfit:
             raise NoSuchState(f"The workspace cannot be looked at: {unfit}. {INSTEAD}") from unfit
-        files = {path: entry for path, entry in entries.items() if entry.can_restore and _has_place(path, entries)}
+        files = _restorable(entries)
         above = checkpoints.store.scratch(Path(folder.path).name) if self.of(Path(folder.path).name) else None
         if above and above.files:
             raise NoSuchState(STILL_COPIED)
@@ -148,10 +171,25 @@ class ScratchFolders(Struct, frozen=True):
     async def forget(self, session: str) -> None:
         """Delete the folder of a session, with what is kept of it. Raises StoreFailed."""
         if folder := self.of(session):
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            try:
+                await asyncio.to_thread(_remove, folder)
+            except OSError as error:
+                logger.warning("the folder %s is removed later: %s", folder, error)
+                return
             await asyncio.to_thread(self._marker(session).unlink, missing_ok=True)
-        if self.checkpoints and NAME.fullmatch(session):
+        if self.checkpoints and session in await asyncio.to_thread(self.checkpoints.store.scratch_sessions):
             await self.checkpoints.forget_scratch(session, str(self.root / session))
+
+
+def own_session() -> str:
+    """Return the id of a new session that shall have a folder of its own."""
+    return f"{OWN}{token_hex(10)}"
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder with all that is in it. Raises OSError."""
+    with OpenFolders(str(folder.parent)) as folders:
+        remove_below(folders.root, folder.name, unlock=True)
 
 
 def state_at(checkpoints: Checkpoints, folder: Folder, moment: Moment) -> Entries:
@@ -173,16 +211,26 @@ def _last_look(checkpoints: Checkpoints, path: str, moment: Moment) -> int:
     """Return the number of the last look that was taken by a moment: the first of its run at the least."""
     own = checkpoints.store.looks(path, run=moment.run)
     taken = [look for look in own if look.call in (moment.finished if look.is_after else moment.started)]
+    if taken:
+        return taken[-1].number
+    row = checkpoints.store.row(moment.run)
     if own:
-        return (taken or own)[-1 if taken else 0].number
-    if checkpoints.store.row(moment.run):
+        if row and checkpoints.store.lacks_looks(path, row.created, own[0].number):
+            raise NoSuchState(UNKNOWN)
+        return own[0].number
+    if row:
         raise NoSuchState(TOO_OLD)
     return checkpoints.store.last_look(path, moment.ended)
 
 
-def _has_place(path: bytes, entries: Entries) -> bool:
-    above = entries.get(path.rpartition(b"/")[0])
-    return b"/" not in path or (above is not None and above.kind == FOLDER)
+def _restorable(entries: Entries) -> Entries:
+    """Return what can be restored, with all folders that it lies in."""
+    files = dict[bytes, Entry]()
+    for path, entry in sorted(entries.items()):
+        above = files.get(path.rpartition(b"/")[0])
+        if entry.can_restore and (b"/" not in path or (above is not None and above.kind == FOLDER)):
+            files[path] = entry
+    return files
 
 
 def _batches(files: Entries) -> Iterator[list[tuple[bytes, Entry]]]:

@@ -70,9 +70,11 @@ def _changes(checkpoints: Checkpoints, folder: Folder, row: ScratchRow) -> Scrat
     except Unscannable as unfit:
         raise UndoRefused(f"The folder of this conversation cannot be looked at, {unfit}.") from unfit
     others = [name.encode() for name in checkpoints.passed_by(row.origin)]  # folders of other principals
-    changes = [Changed(path, before, after) for path, before, after in sorted(differences(row.base, now))]
-    taken = [one for one in changes if can_restore(one) and one.path.split(b"/")[0] not in others]
-    return ScratchChanges(row, taken, [one for one in changes if one not in taken])
+    parted: dict[bool, list[Changed]] = {True: [], False: []}
+    for path, before, after in sorted(differences(row.base, now)):
+        one = Changed(path, before, after)
+        parted[can_restore(one) and path.split(b"/")[0] not in others].append(one)
+    return ScratchChanges(row, parted[True], parted[False])
 
 
 async def reported(checkpoints: Checkpoints, changes: ScratchChanges) -> dict[str, Any]:
@@ -120,13 +122,10 @@ def _write(checkpoints: Checkpoints, folder: Folder, row: ScratchRow, changes: S
             store.forget([change.run])
         raise UndoRefused(_refusal(refused), refused.conflicts) from refused
     store.put([replace(change, created=time.time())], changes={change.run: changes})
-    base = dict(row.base)
-    for one in changes:
-        if one.after is None:
-            base.pop(one.path, None)
-        else:
-            base[one.path] = one.after
-    store.put_scratch(replace(row, base=base))
+    if current_row := store.scratch(row.session):  # others may have been taken over since the changes were read
+        base = {**current_row.base, **{one.path: one.after for one in changes}}
+        left = {path: entry for path, entry in base.items() if entry is not None}
+        store.put_scratch(replace(current_row, base=left))
     return change.run
 
 

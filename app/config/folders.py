@@ -65,6 +65,13 @@ class FolderUnusable(StoreFailed):
         super().__init__(f"The {setting} {folder} cannot be used: {error.strerror}. {advice}")
 
 
+class FolderGone(FolderUnusable):
+    """The folder that a session works in is not there."""
+
+    def __init__(self, why: str) -> None:
+        StoreFailed.__init__(self, why)
+
+
 def make_folder(folder: Path, setting: str) -> None:
     """Create the folder if it does not exist. Raises FolderUnusable."""
     try:

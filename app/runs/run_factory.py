@@ -19,9 +19,9 @@ from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
-from app.checkpoints.scratch import ScratchFolders
+from app.checkpoints.scratch import GONE, ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
-from app.config.folders import workspace_of
+from app.config.folders import FolderGone, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
@@ -342,10 +342,17 @@ class RunFactory(Struct, kw_only=True):
         return RunRecorder(StandIns([self.redactor, *scope.guards.redactors]), describe, new_call_id)
 
     async def scratch_session(self, session: str | None) -> str | None:
-        """Return the session with a folder of its own in which the runs of a session work: itself, or one above it."""
-        while session and self.scratch.root.exists():
+        """Return the session with a folder of its own in which the runs of a session work: itself, or one above it.
+
+        Raises FolderGone, StoreFailed.
+        """
+        while session:
             if self.scratch.of(session):
                 return session
+            if self.scratch.lacks(session):
+                raise FolderGone(GONE)
+            if not self.scratch.root.exists():
+                return None
             helper = await self.store.helper(session)
             session = helper.parent_session if helper else None
         return None

@@ -46,12 +46,20 @@ class BranchPart(Change, frozen=True):
     until: float
 
 
+class RunResults(Struct, frozen=True):
+    """Results of `calls` of the run `origin`, which the run `run` of a branch has, too."""
+
+    origin: str
+    run: str
+    calls: Sequence[str]
+
+
 class Fork(Struct, frozen=True):
     """A branch to be made of `row.parent`.
 
     `used` is when the last run before the cut ended: a branch in which nothing has run yet is not the one used last.
-    `position` is that of the first message behind the cut, `before` the time of the first run behind it. `also` are
-    changes of the same transaction.
+    `position` is that of the first message behind the cut, `before` the time of the first run behind it, or of the
+    first change of a document. `also` are changes of the same transaction.
     """
 
     row: BranchRow
@@ -59,12 +67,16 @@ class Fork(Struct, frozen=True):
     position: int
     before: float
     used: float
+    results: RunResults | None = None
     also: Sequence[Change] = ()
 
 
 class BranchStore(Protocol):
     async def fork(self, fork: Fork) -> bool:
         """Make a branch, all of it or nothing; return False if the parent was deleted."""
+
+    async def documents_changed(self, run: RunRow, calls: Sequence[str]) -> float:
+        """Return when calls of a run, but these, or later runs first changed a document of its session."""
 
     async def parts(self, session: str) -> Sequence[tuple[str, float]]:
         """The sessions whose runs a session has, oldest first, each with the time until which; itself is the last."""

@@ -171,6 +171,7 @@ UNOWNED = """
 UPDATE looks SET is_after = 0, before = NULL WHERE workspace = ?
 AND number < (SELECT COALESCE(MIN(number), 9e18) FROM looks WHERE workspace = ? AND run <> '')
 """  # what was before the first run that is left
+UNKNOWN_BEFORE = "SELECT EXISTS (SELECT 1 FROM looks WHERE workspace = ? AND at > ? AND number < ? AND before IS NULL)"
 LAST_LOOK = "SELECT MAX(number) FROM looks WHERE workspace = ? AND run IN (SELECT value FROM json_each(?))"
 SIZES = "SELECT (SELECT COALESCE(SUM(size), 0) FROM contents) + (SELECT COALESCE(SUM(LENGTH(before)), 0) FROM looks)"
 SCRATCHES = "SELECT session, principal, created FROM scratch"
@@ -303,6 +304,11 @@ class CheckpointStore:
         sql = "SELECT COALESCE(MAX(number), 0) FROM looks WHERE workspace = ? AND at <= ?"
         with self._transaction() as connection:
             return int(connection.execute(sql, (workspace, until)).fetchone()[0])
+
+    def lacks_looks(self, workspace: str, since: float, until: int) -> bool:
+        """Return True if it is not known what differed between a time and the look with this number."""
+        with self._transaction() as connection:
+            return bool(connection.execute(UNKNOWN_BEFORE, (workspace, since, until)).fetchone()[0])
 
     def forget_looks(self, workspace: str, runs: Collection[str]) -> None:
         """Forget all up to the last look of these runs: what was before that cannot be restored any more."""

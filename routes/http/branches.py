@@ -49,7 +49,7 @@ async def fork_session(request: Request) -> Response:
     body = await read_fields(request, ForkRequest, services.settings.max_message_bytes)
     cut = Cut(body.after or body.before or "", body.after is not None)
     key = key_of(request, hashlib.sha256(f"fork {session} {cut.is_after} {cut.run}".encode()).hexdigest())
-    row = await Forking(services.runs, services.store).fork(principal, session, cut, key)
+    row = await Forking(services.runs, services.store, services.factory.scratch).fork(principal, session, cut, key)
     await write_list(services, principal.name, [])
     content = {"id": row.id, "title": row.title, "created": row.created} | await branch_fields(services, row.id)
     return ASCIIResponse(content, 201, {"X-Session-Id": row.id})

@@ -13,10 +13,11 @@ from secrets import token_hex
 
 from msgspec import Struct
 
+from app.checkpoints.scratch import ScratchFolders
 from app.core.messages import dump
 from app.runs.run_manager import RunManager, no_session
 from app.storage.audit import AuditRow
-from app.storage.branches import ALWAYS, BranchPart, BranchRow, Fork
+from app.storage.branches import ALWAYS, BranchPart, BranchRow, Fork, RunResults
 from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import KEY_LIFE_S, KeyRow, RunRow
@@ -35,15 +36,18 @@ class NotForkable(Exception):
 
 
 class Cut(Struct, frozen=True):
-    """Behind a run, or before it."""
+    """Behind a run, or before it. A branch that goes on in the run has its `results`, and its documents until then."""
 
     run: str
     is_after: bool
+    results: RunResults | None = None
+    documents_until: float | None = None
 
 
 class Forking(Struct, frozen=True):
     runs: RunManager
     store: Store
+    scratch: ScratchFolders
 
     async def fork(self, principal: Principal, session: str, cut: Cut, key: IdempotencyKey | None) -> SessionRow:
         """Make a branch, or find the one that the same key has made.
@@ -64,11 +68,18 @@ class Forking(Struct, frozen=True):
         def also(row: BranchRow, _: int) -> list[Change]:
             return [KeyRow(principal.name, key.value, key.body, row.session, row.created)] if key else []
 
-        branch = await self.branch(principal, session, cut, f"ses_{token_hex(10)}", also)
+        await self.runs.session(session, principal)  # else nothing is copied for it
+        branch = await self.scratch.copy(f"ses_{token_hex(10)}", principal.name, session)
+        try:
+            await self.branch(principal, session, cut, branch, also)
+        except BaseException:
+            if await self.store.owner_of(branch) is None:
+                await self.scratch.forget(branch)
+            raise
         return await self.runs.session(branch, principal)
 
-    async def branch(self, principal: Principal, session: str, cut: Cut, branch: str, also: AlsoPut) -> str:
-        """Make the session `branch`, with the changes that `also` returns; return it.
+    async def branch(self, principal: Principal, session: str, cut: Cut, branch: str, also: AlsoPut) -> None:
+        """Make the session `branch`, with the changes that `also` returns.
 
         Raises NotFound, NotForkable, StoreFailed.
         """
@@ -87,8 +98,9 @@ class Forking(Struct, frozen=True):
                 row,
                 parts=await self._parts(row, taken),
                 position=position,
-                before=behind.created if behind else ALWAYS,
+                before=cut.documents_until or (behind.created if behind else ALWAYS),
                 used=(taken[-1].ended or 0.0) if taken else parent.created,
+                results=cut.results,
                 also=(
                     *([] if parent.id != row.tree else [BranchRow(row.tree, row.tree, "", "", parent.created)]),
                     *left,
@@ -100,7 +112,6 @@ class Forking(Struct, frozen=True):
                 raise no_session(session)
         for one in (principal.name, session, row.session):
             self.runs.notifier.notify(one)
-        return row.session
 
     async def _split(self, session: str, cut: Cut) -> tuple[list[RunRow], RunRow | None]:
         """The runs that the branch takes over, and the first one that it does not."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from app.core.data_delimiters import new_code
 from app.core.events import (
     TERMINAL,
     ApprovalRequired,
+    ImageReturned,
     MessageAdded,
     Notice,
     ReasoningDelta,
@@ -43,9 +45,13 @@ from parsing import Arguments
 from parsing.fences import fenced_call
 from parsing.sink import RAW_LIMIT
 
-WRITTEN = frozenset(
-    {TextDelta.type, ReasoningDelta.type, ToolDelta.type, ToolStarted.type, ToolRejected.type, ApprovalRequired.type}
-)  # by which it is known that there is a reply
+BEGUN = frozenset({ToolStarted.type, ToolRejected.type, ToolHanded.type, ApprovalRequired.type})
+WRITTEN = BEGUN | {
+    TextDelta.type,
+    ReasoningDelta.type,
+    ToolDelta.type,
+    ImageReturned.type,
+}  # by which it is known that there is a reply
 ANSWERS = (ToolFinished.type, ToolRejected.type)
 CONTINUED = "continued"  # the notice behind a reply that broke off
 
@@ -92,23 +98,24 @@ def cut_run(events: Sequence[EventRow], messages: Sequence[Message], at: int) ->
         before += _count_replies(round_events)
         number, round_events = rows[0].seq, rows
     place = replies[before] if before < len(replies) else len(messages)
+    until = _end_of_reply(round_events or next(_rounds(events), []))
+    between = [row for row in events if at < row.seq and (until is None or row.seq < until)]
     if not number:
-        return RunCut(_without_later(messages[:place], events, at))
-    until = _end_of_reply(round_events)
+        return RunCut(_without(messages[:place], between))
     if place == len(messages) or until is None or until > at:
         kept = [row for row in events if row.seq <= number]
-        return RunCut(_without_later(messages[:place], events, at), kept, asked=True)
+        return RunCut(_without(messages[:place], between), kept, asked=True)
     kept = [row for row in events if row.seq <= at and row.type not in TERMINAL]
     behind = [*replies, len(messages)][before + 1]
     return _behind_reply(kept, messages[: place + 1], messages[place + 1 : behind], until)
 
 
-def _without_later(messages: Sequence[Message], events: Sequence[EventRow], at: int) -> Sequence[Message]:
-    """Leave out the last messages of a person that came behind an event."""
-    later = [row for row in events if row.seq > at and row.type == MessageAdded.type]
-    words = {fields["text"] for _, fields in logged(later, (MessageAdded.type,))}
+def _without(messages: Sequence[Message], later: Sequence[EventRow]) -> Sequence[Message]:
+    """Leave out the last messages of a person that came with later events."""
+    words = [fields["text"] for _, fields in logged(later, (MessageAdded.type,))]
     end = len(messages)
     while end > 1 and messages[end - 1].role == "user" and messages[end - 1].text in words:
+        words.remove(messages[end - 1].text)
         end -= 1
     return messages[:end]
 
@@ -122,12 +129,18 @@ def _rounds(events: Sequence[EventRow]) -> Iterator[list[EventRow]]:
 def _end_of_reply(rows: Sequence[EventRow]) -> int | None:
     """Return the number of the first event behind the reply of a round, if it has one that was kept."""
     written = False
-    for row in rows:
+    for place, row in enumerate(rows):
         ends = row.type == Usage.type or (row.type == Notice.type and json.loads(row.data)["code"] == CONTINUED)
-        if ends and written:  # else it is the use of a summary
+        if ends and (written or _has_calls(rows[place + 1 :])):  # else it is the use of a summary
             return row.seq
         written = written or row.type in WRITTEN
     return None
+
+
+def _has_calls(follows: Sequence[EventRow]) -> bool:
+    """Return True if calls begin, of a reply that was nothing else and came at once."""
+    before = takewhile(lambda row: row.type != Usage.type, follows)
+    return any(row.type in BEGUN for row in before)
 
 
 def _count_replies(rows: Sequence[EventRow]) -> int:

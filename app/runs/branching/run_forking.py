@@ -14,7 +14,7 @@ from secrets import token_hex
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.checkpoints.scratch import FORK, Moment
+from app.checkpoints.scratch import FORK, Moment, own_session
 from app.core.events import Notice, RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.core.messages import Message, dump
 from app.core.rules import ApprovalMode, WhenAbsent
@@ -25,7 +25,7 @@ from app.runs.recovery.history import begins_in
 from app.runs.recovery.left_off import LeftOff
 from app.runs.recovery.state import drafts_in, enter, unanswered_calls
 from app.runs.run_factory import RunFactory
-from app.storage.branches import BranchRow
+from app.storage.branches import BranchRow, RunResults
 from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import ALL, EventRow, InboxRow, KeyRow, RunRow
@@ -78,7 +78,7 @@ class RunForking(Struct, frozen=True):
         if not cut.messages:
             raise NotForkable(NOT_BEGUN)
         cut = edited(cut, wanted.edit, {tool.name: tool.parameters for tool in factory.tools})
-        session = f"ses_{token_hex(10)}"
+        session = own_session()
         workspace = await factory.workspace_of(principal, row.session)
         left_out = await factory.scratch.begin(session, principal.name, workspace, _moment(row, events, wanted.at))
         try:
@@ -128,6 +128,8 @@ class RunForking(Struct, frozen=True):
         )
         policy = agent.policy_with(marks.stored_policy)
 
+        at = await self._at(row, run, cut, wanted.edit)
+
         async def store(now: float) -> tuple[RunRow, LeftOff]:
             new = RunRow(
                 run,
@@ -149,11 +151,18 @@ class RunForking(Struct, frozen=True):
                 named = [KeyRow(principal.name, key.value, key.body, run, now)] if key else []
                 return [new, *kept, *inbox, *named, *log]
 
-            forking = Forking(factory.runs, factory.store)
-            await forking.branch(principal, row.session, Cut(row.id, is_after=False), session, also)
+            forking = Forking(factory.runs, factory.store, factory.scratch)
+            await forking.branch(principal, row.session, at, session, also)
             return new, replace(left, begins=begins)
 
         return await factory.runs.begin_at(agent, principal, session, store)
+
+    async def _at(self, row: RunRow, run: str, cut: RunCut, edit: Edit) -> Cut:
+        """Return where the branch begins, with what it has of the run beside its log and its messages."""
+        answers = [one for one in cut.messages if one.call]
+        whole = [one.call or "" for one in answers if one.text != edit.result]
+        until = await self.factory.store.documents_changed(row, [one.call or "" for one in answers])
+        return Cut(row.id, is_after=False, results=RunResults(row.id, run, whole), documents_until=until)
 
 
 def _left_off(cut: RunCut, log: Sequence[EventRow]) -> LeftOff:

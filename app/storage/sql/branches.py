@@ -11,7 +11,7 @@ from app.storage.changes import Change
 from app.storage.documents import DocumentRow, SuggestionRow, VersionRow
 from app.storage.labels import SessionLabel
 from app.storage.runs import RunRow
-from app.storage.sessions import SessionRow, SummaryRow
+from app.storage.sessions import ResultRow, SessionRow, SummaryRow
 from app.storage.sql.columns import Select, Write, insert, insert_once, names, select
 from app.storage.sql.rows import Query, Rows
 
@@ -57,6 +57,25 @@ DIGEST = """
     INSERT INTO session_digests (session, principal, run, state, messages, title, summary)
     SELECT ?, principal, run, 'done', messages, title, summary FROM session_digests WHERE session = ?
 """
+RESULTS = copy(
+    "results",
+    ResultRow,
+    {"session": "?", "run": "?"},
+    "session = ? AND run = ? AND call IN (SELECT value FROM json_each(?))",
+)
+BY_LATER = """
+    documents.session = ? AND ((run = ? AND call NOT IN (SELECT value FROM json_each(?)))
+        OR run IN (SELECT id FROM runs WHERE session = ? AND created > ?))
+"""
+CHANGED = f"""
+    SELECT MIN(at) FROM (
+        SELECT made.created AS at FROM document_versions AS made JOIN documents ON documents.id = document
+        WHERE {BY_LATER}
+        UNION ALL
+        SELECT made.created AS at FROM document_suggestions AS made JOIN documents ON documents.id = document
+        WHERE {BY_LATER}
+    ) AS changes
+"""
 # A copy is named after its origin, so that the model finds it by the id that it knows.
 COPY_ID = "documents.id || ?"
 AT_CUT = "(SELECT MAX(version) FROM document_versions WHERE document = documents.id AND created < ?)"
@@ -101,6 +120,8 @@ def copies(fork: Fork, message_columns: str, row_lock: str) -> Iterator[Query]:
     yield LABELS, (new, parent)
     yield FILES, (new, parent)
     yield DIGEST, (new, parent)
+    if kept := fork.results:
+        yield RESULTS, (new, kept.run, parent, kept.origin, json.dumps(kept.calls))
     yield DOCUMENTS, (suffix, new, before, before, before, parent, before)
     yield VERSIONS, (suffix, parent, suffix)
     yield SUGGESTIONS, (suffix, before, before, parent, before, suffix)
@@ -114,6 +135,11 @@ class SqlBranches(Rows):
     async def fork(self, fork: Fork) -> bool:
         statements = list(copies(fork, self._message_columns, self._row_lock))
         return await self._change_all(statements, (fork.row, *fork.parts, *fork.also))
+
+    async def documents_changed(self, run: RunRow, calls: Sequence[str]) -> float:
+        values = run.session, run.id, json.dumps(calls), run.session, run.created
+        rows = await self._all(CHANGED, *values, *values)
+        return ALWAYS if rows[0][0] is None else float(rows[0][0])
 
     @cached_property
     def _known_parts(self) -> dict[str, Sequence[tuple[str, float]]]:

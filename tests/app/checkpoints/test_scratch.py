@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection
@@ -13,7 +14,7 @@ import pytest
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.retention import tidy
 from app.checkpoints.scratch import MOST_FOLDERS, Moment, NoSuchState, ScratchFolders
-from app.checkpoints.take_over import changes_of
+from app.checkpoints.take_over import _changes, changes_of
 from app.checkpoints.undo import UndoRefused, undo_run
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
@@ -222,3 +223,68 @@ def test_a_store_of_the_first_version_goes_on(tmp_path: Path) -> None:
     store = CheckpointStore(path)
     assert len(store.looks("/work")) == 1 and store.scratch_sessions() == {}
     store.close()
+
+
+async def test_a_moment_whose_looks_went_with_an_older_run_is_not_known(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    work = checkpoints.root
+    for run, name in (("old", "c1"), ("new", "c2"), ("new", "c3"), ("old", "c4"), ("new", "c5")):
+        await call(checkpoints, run, name, partial((work / "a").write_text, name))
+    checkpoints.store.forget_looks(str(work), {"old"})
+    for finished in ([], ["c2"]):
+        with pytest.raises(NoSuchState, match="not known any more"):
+            await at(folders, "new", finished=finished)
+    assert (await at(folders, "new", finished=["c2", "c3", "c5"]))["a"][1] == b"c5"
+
+
+async def test_a_folder_of_any_depth_is_deleted(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await call(folders.checkpoints, "r", "c", lambda: None)
+    await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment("r", (), ()))
+    here = os.open(folders.root / "ses_1", os.O_RDONLY)
+    for _ in range(2_000):
+        os.mkdir("deeper", dir_fd=here)
+        inner = os.open("deeper", os.O_RDONLY, dir_fd=here)
+        os.fchmod(here, 0o500)
+        os.close(here)
+        here = inner
+    os.close(here)
+    await folders.forget("ses_1")
+    assert not list(folders.root.iterdir()) and not folders.checkpoints.store.scratch_sessions()
+
+
+async def test_calls_that_change_nothing_and_deleted_sessions_do_not_tidy_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = folders_in(tmp_path)
+    await folders.forget("ses_1")
+    assert not (tmp_path / "checkpoints.db").exists()
+    assert folders.checkpoints
+    await call(folders.checkpoints, "r", "c1", (folders.checkpoints.root / "a").touch)
+    tidied = list[str]()
+    for name in ("size", "sweep"):
+        monkeypatch.setattr(CheckpointStore, name, lambda _, name=name: tidied.append(name))
+    await call(folders.checkpoints, "r", "c2", lambda: None)
+    await folders.forget("ses_1")
+    assert not tidied
+
+
+async def test_many_changes_of_a_folder_are_parted_at_once(tmp_path: Path) -> None:
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await call(folders.checkpoints, "r", "c", lambda: None)
+    await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment("r", (), ()))
+    await folders.fill("ses_1", ignore)
+    folder = folders.of("ses_1")
+    assert folder
+    for number in range(8_000):
+        (folder / f"f{number}").touch()
+    await changes_of(folders.checkpoints, "ses_1", folder)
+    begun = time.thread_time()
+    row = folders.checkpoints.store.scratch("ses_1")
+    assert row
+    changes = _changes(folders.checkpoints, folders.checkpoints.folder(str(folder)), row)
+    assert len(changes.taken) == 8_000 and time.thread_time() - begun < 1.5

@@ -59,6 +59,18 @@ def test_each_event_has_the_messages_that_were_there() -> None:
             )
 
 
+def test_words_that_a_person_says_twice_are_kept_as_often_as_by_then() -> None:
+    again: Kind = ("message.added", {"text": "Go on."})
+    log = log_of(
+        *(STARTED, again, "round.started", "tool.delta", "usage", ("tool.finished", {"call": "c1", "text": "1"})),
+        *(again, "round.started", "text.delta", "usage", again, "round.started", "text.delta", "usage"),
+    )
+    said = Message("user", "Go on.")
+    messages = [REQUEST, said, FIRST, RESULT, said, EMPTY, said, LAST]
+    for at, count in {1: 1, 2: 2, 3: 2, 6: 4, 7: 5, 8: 5, 9: 5, 10: 6, 11: 7, 13: 7, 14: 8}.items():
+        assert list(cut_run(log, messages, at).messages) == messages[:count], at
+
+
 def test_joined_deltas_keep_their_numbers_behind_a_cut() -> None:
     log = [
         *log_of(STARTED, "round.started"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -347,6 +348,30 @@ async def test_what_a_branch_has_changed_is_taken_over_and_undone(tmp_path: Path
         assert (await served.client.get(f"/sessions/{plain}/changes")).status_code == 409
 
 
+async def test_a_branch_of_a_branch_never_works_in_the_workspace(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    model = InTurn([bash("touch a"), "Done.", bash("touch b"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        session, branch = place(await fork(served, run, at=(await served.events(run))[-1]["seq"]))
+        (scratch(tmp_path, session) / "own").touch()
+        made = await served.client.post(f"/sessions/{session}/fork", json={"after": branch})
+        assert made.status_code == 201, made.text
+        other = made.json()["id"]
+        await served.chat("Go on.", session=other, approval="auto")
+        assert {one.name for one in scratch(tmp_path, other).iterdir()} == {"a", "b", "own"}
+        assert {one.name for one in work.iterdir()} == {"a"}
+        shutil.rmtree(tmp_path / "data/forks")  # as after a backup without it
+        answer = await served.client.post("/chat", json={"message": "More.", "session": other})
+        assert answer.status_code == 503 and "folder of this conversation is gone" in answer.text
+        refusal = await served.client.post(f"/sessions/{session}/fork", json={"after": branch})
+        assert refusal.status_code == 409 and "folder of this conversation is gone" in refusal.text
+        for one in (session, other):
+            assert (await served.client.delete(f"/sessions/{one}")).status_code == 204
+        assert served.services.checkpoints and not served.services.checkpoints.store.scratch_sessions()
+
+
 async def test_files_that_are_not_kept_are_a_clear_refusal(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -473,6 +498,58 @@ async def test_a_joined_log_of_native_calls_is_forked(tmp_path: Path) -> None:
         assert (scratch(tmp_path, place(forked)[0]) / "a").read_text() == "two"
         replies = [one for one in model.requests[-1].messages if one.role == "assistant"]
         assert replies[0].calls[0].arguments == edited
+
+
+async def test_a_branch_has_the_documents_and_the_long_results_of_its_run(tmp_path: Path) -> None:
+    def native(name: str, **arguments: Any) -> Reply:
+        return [Call(0, name, arguments, "native")]
+
+    work = tmp_path / "work"
+    work.mkdir()
+    change = native("update_document", document="Trip", old="train", new="boat")
+    made = native("create_document", title="Trip", content="We go by train.\n")
+    model = InTurn([made, native("bash", command="seq 1 60000"), change, "Done."], work)
+    model.call_form = CallForm.NATIVE
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        log = await served.events(run)
+        finished = of_kind(log, "tool.finished")
+        for at, same in ((finished[1]["seq"], 2), (log[-1]["seq"], 3)):
+            session, branch = place(await fork(served, run, at=at))
+            ended = of_kind(await served.events(branch), "tool.finished")
+            assert [one["call"] for one in ended[:same]] == [one["call"] for one in finished[:same]]
+            assert len(ended) == 3 and all(one["ok"] for one in ended)  # none is made again
+            [document] = (await served.client.get(f"/sessions/{session}/documents")).json()["documents"]
+            found = await served.services.store.document_version(document["id"], document["version"])
+            assert found and (found.version, found.text) == (2, "We go by boat.\n")
+            whole = await served.services.store.result(session, finished[1]["call"], 200_000, 6)
+            assert whole and whole.characters > 200_000
+        session, _ = place(await fork(served, run, at=finished[1]["seq"], edit={"result": "Nothing."}))
+        assert await served.services.store.result(session, finished[1]["call"], 0, 6) is None
+
+
+async def test_requests_at_a_time_take_over_each_its_paths_and_make_no_more_folders_than_there_may_be(
+    tmp_path: Path,
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    model = InTurn([bash("true"), "Done."], work)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        run = (await served.chat("Go."))[0]["run"]
+        usage = of_kind(await served.events(run), "usage")[0]["seq"]
+        forked = await fork(served, run, at=usage, edit={"arguments": {"command": "touch a b c"}})
+        session, branch = place(forked)
+        await to_the_end(served, branch, forked[-1]["seq"] - 1)
+        seen = (await served.client.get(f"/sessions/{session}/changes")).json()
+        bodies = [{"fingerprint": seen["fingerprint"], "paths": [path]} for path in "abc"]
+        path = f"/sessions/{session}/take-over"
+        answers = await asyncio.gather(*(served.client.post(path, json=body) for body in bodies))
+        left = (await served.client.get(f"/sessions/{session}/changes")).json()["files"]
+        taken = {name for name, answer in zip("abc", answers, strict=True) if answer.status_code == 200}
+        assert taken == {one.name for one in work.iterdir()} == {*"abc"} - {one["path"] for one in left} != set()
+        quietly = {"Prefer": "respond-async"}
+        many = [served.client.post(f"/runs/{run}/fork", json={"at": 1}, headers=quietly) for _ in range(20)]
+        assert [answer.status_code for answer in await asyncio.gather(*many)].count(202) == 15
 
 
 @pytest.mark.usefixtures("database")
