@@ -59,7 +59,7 @@ async function show() {
 }
 
 async function openLinked() {
-  const [, run, seq] = /^#(\w+)\/(\w+)$/.exec(location.hash) ?? [];
+  const [, run, seq] = /^#(\w+)\/(.*)$/.exec(location.hash) ?? [];
   if (run) (await import("../chat/replay/replay.js")).Replay.openLinked(page, { run, seq });
 }
 
