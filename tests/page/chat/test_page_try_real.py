@@ -1,4 +1,4 @@
-"""Trying again from inside a run with the server that does it: other arguments, their approval, the files, their undo."""
+"""Trying again from inside a run with the server that does it: other arguments, approved, taken over and undone."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ export class Replay {
     const { seq, type, text } = this.moments.events[position];
     const open = this.moments.callAt(position);
     const from = { at: seq };
-    if (open) from.edit = { arguments: this.moments.events[open.from].arguments };
+    if (open) Object.assign(from, { call: open.call, edit: { arguments: this.moments.events[open.from].arguments } });
     else if (type === "tool.finished") from.edit = { result: text };
     else if (this.view.asked.message && position <= (this.moments.rounds[0] ?? 0))
       from.edit = { message: this.view.asked.message.text };
