@@ -17,9 +17,9 @@ pytestmark = pytest.mark.usefixtures("chromium")
 SCRIPT = [("I write.\n\n", native_bash("echo one > notes.txt")), "It is one.", "It is two."]
 
 
-async def take_over(page: Page) -> Locator:
+async def take_over(page: Page, menu: str = "More about this branch") -> Locator:
     """The dialog, once all of a branch was to be taken over."""
-    await page.get_by_role("button", name="More about this branch").click()
+    await page.get_by_role("button", name=menu).click()
     await page.get_by_role("menuitem", name="Take over the files").click()
     dialog = page.get_by_role("dialog", name="Take over the files of this branch")
     await expect(dialog.locator(".diff")).to_contain_text("two")
@@ -73,8 +73,10 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         await expect(changes.locator(".outcome")).to_have_text("")
         await changes.get_by_role("button", name="Close").click()
         assert not notes.exists()
-        await page.get_by_role("button", name="Next branch").click()
-        files = await take_over(page)
+        await served.client.delete(f"/sessions/{session}")  # the branch remains, and has its files
+        await page.go_back()
+        await expect(page.locator(".branch-count")).to_have_count(0)
+        files = await take_over(page, "Answer again")
         await expect(files.locator(".outcome")).to_contain_text("the files are in the workspace now")
         assert notes.read_text() == "two\n"
         await shot(page, "taken-real")

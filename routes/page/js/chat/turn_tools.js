@@ -40,9 +40,19 @@ function againMenu(view) {
     [t("branch.again.other"), "again", act(({ againWith }) => againWith(view))],
     [t("branch.compare"), "columns", act(({ compareTurn }) => compareTurn(view))],
     [t("try.open"), "right", () => tryFrom(view, { at: 1, edit: { message: view.asked.message.text } })],
+    ...(view.isFork ? [takeOver(view.asked.session)] : []),
   ]);
   return [button, menu.element];
 }
+
+/** In a menu: takes over the files of a branch. */
+export const takeOver = (session) => {
+  const open = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openTakeOver }) => openTakeOver(session),
+  );
+  return [t("takeover.open"), "save", open];
+};
 
 /** Opens the dialog for a branch that begins at an event of the run: see replay/try_from.js. */
 export async function tryFrom(view, from) {

@@ -92,7 +92,7 @@ export class Replay {
       if (rows.length) this.#build(rows);
       else this.#fail(t("replay.empty"));
     } catch (error) {
-      if (!this.#left.signal.aborted) this.#fail(t("run.unreadable", { reason: error.message }));
+      if (!this.#left.signal.aborted && !this.moments) this.#fail(t("run.unreadable", { reason: error.message }));
     }
   }
 
