@@ -291,15 +291,33 @@ def long_run() -> list[dict[str, Any]]:
     return [{"seq": seq, **event} for seq, event in enumerate(events, 1)]
 
 
+async def page_of(browser: Browsing, served: Served, session: str, events: list[dict[str, Any]]) -> Page:
+    """A page of the session, in which a run with these events stands for all."""
+    stream = "".join(f"id: {one['seq']}\nevent: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    log = await log_of(served, session)
+    log["runs"] = [log["runs"][0] | {"created": 1.0e9, "ended": 1.0e9 + 100, "events": events}]
+    page = await browser.page()
+    await page.route("**/log?*", lambda route: route.fulfill(json=log))
+    await page.route("**/runs/*/events", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+    return page
+
+
+async def test_a_note_is_as_it_was_before_it_was_repeated(tmp_path: Path) -> None:
+    notice = {"type": "notice", "code": "retry", "message": "Once more."}
+    events = [long_run()[0], {"type": "round.started"}, notice, {"type": "round.started"}, notice, long_run()[-1]]
+    async with two_runs(tmp_path) as (served, session, browser):
+        page = await page_of(browser, served, session, [one | {"seq": seq} for seq, one in enumerate(events, 1)])
+        line = await timeline_of(page, f"{home(served)}/#{session}")
+        note = page.locator(".replayed .note[data-code=retry]")
+        for words in ("Once more. (2 times)", "Once more.", "Once more."):
+            await line.press("ArrowLeft")
+            await expect(note).to_have_text(words)
+
+
 async def test_a_long_run_is_scrubbed_without_long_tasks(tmp_path: Path) -> None:
     events = long_run()
-    stream = "".join(f"id: {one['seq']}\nevent: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
     async with two_runs(tmp_path) as (served, session, browser):
-        log = await log_of(served, session)
-        log["runs"] = [log["runs"][0] | {"created": 1.0e9, "ended": 1.0e9 + 100, "events": events}]
-        page = await browser.page()
-        await page.route("**/log?*", lambda route: route.fulfill(json=log))
-        await page.route("**/runs/*/events", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+        page = await page_of(browser, served, session, events)
         line = await timeline_of(page, f"{home(served)}/#{session}")
         await expect(line).to_have_attribute("aria-valuemax", str(len(events)))
         longest = list[float]()
