@@ -55,6 +55,7 @@ async function show() {
     list.append(view.element);
     await replay(view, events, () => true);
   }
+  addEventListener("popstate", openLinked);
   await openLinked();
 }
 
