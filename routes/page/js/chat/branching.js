@@ -8,7 +8,6 @@ import { writeStored } from "../dom/storage.js";
 import { post } from "../feed/api.js";
 import { copyChoice, currentModel, refresh } from "../panels/models.js";
 import { randomKey } from "./sender.js";
-import { takeOver } from "./turn_tools.js";
 
 /** Forks a session before a run. Returns the new session. Raises Refused. */
 export async function fork(session, run, model) {
@@ -230,9 +229,13 @@ function branchMenu(page, view, original) {
   const button = iconButton(t("branch.more"), "more", null, { class: "quiet branch-more" });
   const parted = () => import("./replay/parted.js");
   const compare = loadOnce(parted, ({ openParted }) => openParted(page, original, own));
+  const takeOver = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openTakeOver }) => openTakeOver(session),
+  );
   const menu = new Menu(button, () => [
     [t("branch.parted"), "columns", compare],
-    ...(view.isFork ? [takeOver(session)] : []),
+    ...(view.isFork ? [[t("takeover.open"), "save", takeOver]] : []),
   ]);
   return [button, menu.element];
 }

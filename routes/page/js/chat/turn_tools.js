@@ -34,25 +34,20 @@ export function turnTools(view) {
 
 function againMenu(view) {
   const act = (does) => loadOnce(load, does);
+  const takeOver = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openTakeOver }) => openTakeOver(view.asked.session),
+  );
   const button = iconButton(t("branch.again.menu"), "again", null, { class: "quiet again-menu" });
   const menu = new Menu(button, () => [
     [t("branch.again"), "again", act(({ again }) => again(view))],
     [t("branch.again.other"), "again", act(({ againWith }) => againWith(view))],
     [t("branch.compare"), "columns", act(({ compareTurn }) => compareTurn(view))],
     [t("try.open"), "right", () => tryFrom(view, { at: 1, edit: { message: view.asked.message.text } })],
-    ...(view.isFork ? [takeOver(view.asked.session)] : []),
+    ...(view.isFork ? [[t("takeover.open"), "save", takeOver]] : []),
   ]);
   return [button, menu.element];
 }
-
-/** In a menu: takes over the files of a branch. */
-export const takeOver = (session) => {
-  const open = loadOnce(
-    () => import("./run_changes.js"),
-    ({ openTakeOver }) => openTakeOver(session),
-  );
-  return [t("takeover.open"), "save", open];
-};
 
 /** Opens the dialog for a branch that begins at an event of the run: see replay/try_from.js. */
 export async function tryFrom(view, from) {
