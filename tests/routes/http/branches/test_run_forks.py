@@ -14,7 +14,7 @@ import pytest
 from app.core.messages import unanswered
 from app.core.provider import CallForm, ModelRequest, Piece, ProviderFailed
 from app.log.log_compaction import joined_rows
-from app.models.scripted import Pause, Raise, Reply, Scripted, ended
+from app.models.scripted import Line, Pause, Raise, Reply, Scripted, ended
 from parsing import Call
 from tests.support.access.people import bearer
 from tests.support.checkpoints import tree
@@ -184,7 +184,7 @@ async def test_a_branch_goes_on_to_its_end_and_its_calls_ask(tmp_path: Path) -> 
 
 
 async def test_a_fork_may_change_any_call_that_is_open(tmp_path: Path) -> None:
-    reads = ["I read.", *(Call(at, "read_file", {"path": f"{at}.txt"}, "native") for at in range(2))]
+    reads: list[Line] = ["I read.", *(Call(at, "read_file", {"path": f"{at}.txt"}, "native") for at in range(2))]
     async with asyncio.timeout(60), serving(tmp_path, Scripted([reads, "Done.", "Done again."])) as served:
         for name in "012":
             (tmp_path / "work" / f"{name}.txt").write_text(f"This is {name}.")
