@@ -35,16 +35,19 @@ ACTION = "take over"  # in the audit log
 
 
 class EditRequest(StrictModel):
-    """One change of what stands at the event: the words, the arguments of the next call, or the last result."""
+    """One change of what stands at the event: the words, the arguments of a call, or the last result."""
 
     message: Annotated[Storable, Field(min_length=1)] | None = None
     arguments: dict[str, Any] | None = None
+    call: Storable | None = None
     result: Storable | None = None
 
     @model_validator(mode="after")
     def _sensible(self) -> EditRequest:
         if sum(one is not None for one in (self.message, self.arguments, self.result)) != 1:
             raise ValueError("send one of message, arguments and result")
+        if self.call is not None and self.arguments is None:
+            raise ValueError("call names the call of arguments: send them, too, or leave it out")
         if self.arguments is not None and (reason := unfit(self.arguments)):
             raise ValueError(reason)
         return self

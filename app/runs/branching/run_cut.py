@@ -61,10 +61,11 @@ class Unfit(Exception):
 
 
 class Edit(Struct, frozen=True):
-    """A change of what stands at the event; one of them at the most."""
+    """A change of what stands at the event; one of them at the most. The arguments are those of `call`, or the next."""
 
     message: str | None = None
     arguments: Arguments | None = None
+    call: str | None = None
     result: str | None = None
 
 
@@ -180,7 +181,7 @@ def edited(cut: RunCut, edit: Edit, schemas: dict[str, Any]) -> RunCut:
     if edit.message is not None:
         return _with_message(cut, edit.message)
     if edit.arguments is not None:
-        return _with_arguments(cut, edit.arguments, schemas)
+        return _with_arguments(cut, edit.arguments, edit.call, schemas)
     return cut if edit.result is None else _with_result(cut, edit.result)
 
 
@@ -191,9 +192,11 @@ def _with_message(cut: RunCut, text: str) -> RunCut:
     return replace(cut, messages=[replace(first, text=text, recalled=""), *others])
 
 
-def _with_arguments(cut: RunCut, arguments: Arguments, schemas: dict[str, Any]) -> RunCut:
+def _with_arguments(cut: RunCut, arguments: Arguments, named: str | None, schemas: dict[str, Any]) -> RunCut:
     refused = {fields.get("call") for _, fields in logged(cut.events, (ToolRejected.type, ToolHanded.type))}
-    call = next((one for one in cut.open_calls if one.id not in refused), None)
+    call = next((one for one in cut.open_calls if one.id not in refused and named in (None, one.id)), None)
+    if call is None and named is not None:
+        raise Unfit(f"edit.call: no call {named!r} is open at this event; send an event behind its reply")
     if call is None or cut.reply is None:
         raise Unfit("edit.arguments: no call comes next at this event; send an event behind a reply with calls")
     changed = replace(call, arguments=arguments, sealed=None, raw="")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from app.models.scripted import Reply, Scripted
+from app.models.scripted import Pause, Reply, Scripted
 from parsing import Thought
 from tests.support.models.replies import native_bash
 from tests.support.nightly import at_night
 from tests.support.page.axe import LOOKS, page_for_axe, violations
-from tests.support.page.browser import STORY_S, Browsing, Locator, Page, browsing, expect, home, shot
+from tests.support.page.browser import STORY_S, Browsing, Locator, Page, browsing, expect, home, say, shot
 from tests.support.page.stories import too_wide
 from tests.support.server.serving import Served, serving
 
@@ -183,6 +183,7 @@ async def test_a_link_shows_the_conversation_at_an_event(tmp_path: Path) -> None
         for link, words in {
             f"{run['run']}/9999": "This run has no event 9999.",
             f"{run['run']}/x": "This run has no event x.",
+            f"{run['run']}/-1": "This run has no event -1.",
             "run_none/1": "This conversation has no such run",
         }.items():
             await page.evaluate("(link) => (location.hash = link)", f"{session}/{link}")
@@ -190,6 +191,58 @@ async def test_a_link_shows_the_conversation_at_an_event(tmp_path: Path) -> None
             await expect(dialog).to_contain_text(words)
             await dialog.get_by_role("button", name="Close").click()
             await expect(page.get_by_text("Later words.")).to_be_visible()
+
+
+async def test_a_link_leaves_the_past_that_another_link_has_shown(tmp_path: Path) -> None:
+    async with two_runs(tmp_path) as (served, session, browser):
+        runs = (await log_of(served, session))["runs"]
+        first, second = runs[0]["run"], runs[1]["run"]
+        branch = (await served.client.post(f"/sessions/{session}/fork", json={"before": second})).json()["id"]
+        page = await browser.page()
+        bar = page.locator(".replay-bar")
+        await page.goto(f"{home(served)}/#{session}/{first}/3")
+        await expect(bar).to_contain_text("You see event 3 of")
+        for link in (f"{session}/{first}/2", f"{session}/{second}/2"):
+            await page.evaluate("(link) => (location.hash = link)", link)
+            await expect(bar).to_contain_text("You see event 2 of")
+            assert page.url.endswith(link)
+        await page.evaluate("(link) => (location.hash = link)", f"{branch}/run_none/2")
+        dialog = page.get_by_role("dialog", name="Timeline")
+        await dialog.get_by_role("button", name="Close").click()
+        assert page.url.endswith(f"{branch}/run_none/2")
+        await expect(page.locator(".message-tools").first).to_be_visible()
+        await page.go_back()
+        await expect(bar).to_be_visible()
+        await page.evaluate("(link) => (location.hash = link)", f"{session}/run_none/2")
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(bar).to_have_count(0)  # as the words say
+        await page.go_back()
+        await expect(bar).to_be_visible()
+        await page.evaluate("(link) => (location.hash = link)", session)
+        await expect(bar).to_be_hidden()
+
+
+async def test_a_timeline_goes_on_with_its_run(tmp_path: Path) -> None:
+    more, rest = asyncio.Event(), asyncio.Event()
+    script: list[Reply] = [("It begins. ", Pause(more), native_bash("echo one")), (Pause(rest), "It is done.")]
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Do it.")
+        await expect(page.get_by_text("It begins.")).to_be_visible()
+        await say(page, "/timeline")
+        line = page.get_by_role("slider")
+        before = int(await line.get_attribute("aria-valuemax") or 0)
+        await line.press("Home")
+        more.set()
+        await expect(page.locator(".runs > .run .card")).to_have_attribute("data-state", "done")
+        await expect(page.locator(".replayed .card")).to_have_count(0)
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("slider", name="Timeline of this run")).to_be_focused()
+        await expect(line).not_to_have_attribute("aria-valuemax", str(before))
+        await expect(line).to_have_attribute("aria-valuetext", re.compile("Round 2"))
+        rest.set()
+        await expect(page.locator(".turn-foot")).to_be_visible()
 
 
 async def test_a_shared_conversation_is_watched_again_read_only(tmp_path: Path) -> None:
@@ -212,6 +265,8 @@ async def test_a_shared_conversation_is_watched_again_read_only(tmp_path: Path) 
         await page.goto("about:blank")
         await page.goto(f"{link}#{run}/3")
         await expect(page.locator(".replay-bar")).to_contain_text("You see event")
+        await page.evaluate("(link) => (location.hash = link)", f"{run}/2")
+        await expect(page.locator(".replay-bar")).to_contain_text("You see event 2 of")
         await page.goto("about:blank")
         await page.goto(f"{link}#run_none/3")
         await expect(page.get_by_role("dialog")).to_contain_text("no such run")
@@ -238,15 +293,33 @@ def long_run() -> list[dict[str, Any]]:
     return [{"seq": seq, **event} for seq, event in enumerate(events, 1)]
 
 
+async def page_of(browser: Browsing, served: Served, session: str, events: list[dict[str, Any]]) -> Page:
+    """A page of the session, in which a run with these events stands for all."""
+    stream = "".join(f"id: {one['seq']}\nevent: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    log = await log_of(served, session)
+    log["runs"] = [log["runs"][0] | {"created": 1.0e9, "ended": 1.0e9 + 100, "events": events}]
+    page = await browser.page()
+    await page.route("**/log?*", lambda route: route.fulfill(json=log))
+    await page.route("**/runs/*/events", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+    return page
+
+
+async def test_a_note_is_as_it_was_before_it_was_repeated(tmp_path: Path) -> None:
+    notice = {"type": "notice", "code": "retry", "message": "Once more."}
+    events = [long_run()[0], {"type": "round.started"}, notice, {"type": "round.started"}, notice, long_run()[-1]]
+    async with two_runs(tmp_path) as (served, session, browser):
+        page = await page_of(browser, served, session, [one | {"seq": seq} for seq, one in enumerate(events, 1)])
+        line = await timeline_of(page, f"{home(served)}/#{session}")
+        note = page.locator(".replayed .note[data-code=retry]")
+        for words in ("Once more. (2 times)", "Once more.", "Once more."):
+            await line.press("ArrowLeft")
+            await expect(note).to_have_text(words)
+
+
 async def test_a_long_run_is_scrubbed_without_long_tasks(tmp_path: Path) -> None:
     events = long_run()
-    stream = "".join(f"id: {one['seq']}\nevent: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
     async with two_runs(tmp_path) as (served, session, browser):
-        log = await log_of(served, session)
-        log["runs"] = [log["runs"][0] | {"created": 1.0e9, "ended": 1.0e9 + 100, "events": events}]
-        page = await browser.page()
-        await page.route("**/log?*", lambda route: route.fulfill(json=log))
-        await page.route("**/runs/*/events", lambda route: route.fulfill(content_type="text/event-stream", body=stream))
+        page = await page_of(browser, served, session, events)
         line = await timeline_of(page, f"{home(served)}/#{session}")
         await expect(line).to_have_attribute("aria-valuemax", str(len(events)))
         longest = list[float]()

@@ -77,7 +77,7 @@ async def test_another_try_sends_what_was_changed_and_opens_its_conversation(tmp
         await dialog.get_by_role("button", name="Try", exact=True).click()
         await expect(dialog).to_have_count(0)
         assert page.url.endswith(f"#{branch}")
-        edit = {"arguments": {"command": "echo two"}}
+        edit = {"arguments": {"command": "echo two"}, "call": events[seq_of(events, "tool.started") - 1]["call"]}
         body = {"at": seq_of(events, "tool.started"), "model": "default/scripted", "edit": edit, "message": "Be brief."}
         assert sent == [(f"/runs/{run}/fork", body, "respond-async")] * 2
 
@@ -92,10 +92,11 @@ async def test_the_cursor_says_what_can_be_changed(tmp_path: Path) -> None:
 
         await page.route("**/runs/*/fork", answer)
         browser.expected.append("422")
+        call = events[seq_of(events, "tool.started") - 1]["call"]
         rows = [
             ("tool.finished", "Result of the call", {"result": "two"}),
             ("round.started", "Message of this turn", {"message": "two"}),
-            ("tool.started", "command", {"arguments": {"command": "two"}}),
+            ("tool.started", "command", {"arguments": {"command": "two"}, "call": call}),
         ]
         for count, (kind, label, edit) in enumerate(rows, 1):
             seq = seq_of(events, kind)

@@ -220,7 +220,8 @@ export class ToolCard {
     const { page, tryFrom } = this.view;
     if (this.#triable || page.readOnly || page.isPart || QUESTION.test(this.name)) return;
     this.#triable = true;
-    const open = () => tryFrom({ at: seq, edit: { arguments: this.given.fields } });
+    const { call } = this.element.dataset;
+    const open = () => tryFrom({ at: seq, call, edit: { arguments: this.given.fields } });
     this.body.append(button(t("try.open"), open, { class: "card-try foot-button" }));
   }
 

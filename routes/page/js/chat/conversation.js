@@ -289,10 +289,10 @@ export class Conversation {
 
   /** Opens the session that the address names, or a new one; at an event of a run, if it names one. */
   async openAddress() {
-    const [, session = null, run, seq] = /^#(ses_\w+)(?:\/(\w+)\/(\w+))?$/.exec(location.hash) ?? [];
+    const [, session = null, run, seq] = /^#(ses_\w+)(?:\/([^/]*)(?:\/(.*))?)?$/.exec(location.hash) ?? [];
     if (location.hash && !session && this.#opening) return;
     await this.open(session, { moved: true });
-    if (!run || this.#page.store.get("session") !== session) return;
+    if (run === undefined || this.#page.store.get("session") !== session) return;
     const { Replay } = await import("./replay/replay.js");
     await Replay.openLinked(this.#page, { run, seq });
   }

@@ -6,10 +6,11 @@
 import { openInWorkspace } from "../cards/message_files.js";
 import { get, post } from "../feed/api.js";
 import { announce, button, buttonRow, dialog, fill, h } from "../dom/elements.js";
-import { confirmButton, Outcome, problemLine } from "../dom/forms.js";
+import { actionButton, confirmButton, Outcome, problemLine } from "../dom/forms.js";
 import { t } from "../dom/more_texts.js";
 import { unifiedDiff } from "../text/diff.js";
 import { escapeLine } from "../text/exact_text.js";
+import { undoChange } from "../workspace/requests.js";
 
 const STATES = new Set(["open", "unavailable", "undoing", "undone"]); // which a sentence explains
 const UNDOABLE = new Set(["kept", "undoing"]);
@@ -79,7 +80,8 @@ class RunChanges {
       done(await post(`${this.path}/${action}`, body));
       this.closer.focus();
     } catch (error) {
-      fill(this.view, conflicts(error.more?.files), this.view.firstChild ? [...this.view.childNodes] : null);
+      this.view.querySelector(":scope > .problem")?.remove();
+      this.view.prepend(...[conflicts(error.more?.files)].filter(Boolean));
       throw error;
     }
   }
@@ -141,12 +143,24 @@ class BranchChanges extends RunChanges {
   /** Where other changes have come since they were shown, they are shown again. */
   async #takeOver(fingerprint) {
     try {
-      await this.send("take-over", { fingerprint }, () => fill(this.undoAll));
-      this.outcome.show(t("takeover.done"), "good");
+      await this.send("take-over", { fingerprint }, ({ change }) => this.#taken(change));
     } catch (error) {
       if (error.status === 409 && !error.more.files?.length) this.load();
       throw error;
     }
+  }
+
+  /** The changes stay in view; they can be undone as long as the dialog is open. */
+  #taken(change) {
+    const undo = async () => {
+      await undoChange(change);
+      fill(this.undoAll);
+      this.outcome.show(t("changes.undone"), "good");
+      this.closer.focus();
+      this.load();
+    };
+    fill(this.undoAll, change && actionButton(t("changes.undo"), this.outcome, undo));
+    this.outcome.show(t("takeover.done"), "good");
   }
 }
 

@@ -368,9 +368,9 @@ export class RunView {
     return { model: this.started.model, created, seconds, usage: { ...total, ...usage } };
   }
 
-  /** Where the view stands, for `goTo`; null while a call has no result, or once the run has ended. */
+  /** Where the view stands, for `goTo`; null while a call is open or a note may repeat, or once the run has ended. */
   mark() {
-    if (this.#open.size || this.ended) return null;
+    if (this.#open.size || this.#note || this.ended) return null;
     this.close();
     const { started, usage } = this;
     const lists = { parts: [...this.body.children], cards: [...this.#cards], texts: [...this.#texts] };

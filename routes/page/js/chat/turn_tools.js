@@ -34,12 +34,17 @@ export function turnTools(view) {
 
 function againMenu(view) {
   const act = (does) => loadOnce(load, does);
+  const takeOver = loadOnce(
+    () => import("./run_changes.js"),
+    ({ openTakeOver }) => openTakeOver(view.asked.session),
+  );
   const button = iconButton(t("branch.again.menu"), "again", null, { class: "quiet again-menu" });
   const menu = new Menu(button, () => [
     [t("branch.again"), "again", act(({ again }) => again(view))],
     [t("branch.again.other"), "again", act(({ againWith }) => againWith(view))],
     [t("branch.compare"), "columns", act(({ compareTurn }) => compareTurn(view))],
     [t("try.open"), "right", () => tryFrom(view, { at: 1, edit: { message: view.asked.message.text } })],
+    ...(view.isFork ? [[t("takeover.open"), "save", takeOver]] : []),
   ]);
   return [button, menu.element];
 }

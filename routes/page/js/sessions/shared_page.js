@@ -55,11 +55,12 @@ async function show() {
     list.append(view.element);
     await replay(view, events, () => true);
   }
+  addEventListener("popstate", openLinked);
   await openLinked();
 }
 
 async function openLinked() {
-  const [, run, seq] = /^#(\w+)\/(\w+)$/.exec(location.hash) ?? [];
+  const [, run, seq] = /^#(\w+)\/(.*)$/.exec(location.hash) ?? [];
   if (run) (await import("../chat/replay/replay.js")).Replay.openLinked(page, { run, seq });
 }
 

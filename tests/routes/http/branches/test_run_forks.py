@@ -15,7 +15,7 @@ import pytest
 from app.core.messages import unanswered
 from app.core.provider import CallForm, ModelRequest, Piece, ProviderFailed
 from app.log.log_compaction import joined_rows
-from app.models.scripted import Pause, Raise, Reply, Scripted, ended
+from app.models.scripted import Line, Pause, Raise, Reply, Scripted, ended
 from parsing import Call
 from tests.support.access.people import bearer
 from tests.support.checkpoints import tree
@@ -184,6 +184,18 @@ async def test_a_branch_goes_on_to_its_end_and_its_calls_ask(tmp_path: Path) -> 
         assert (scratch(tmp_path, place(again)[0]) / "a").read_text() == "1\n"
 
 
+async def test_a_fork_may_change_any_call_that_is_open(tmp_path: Path) -> None:
+    reads: list[Line] = ["I read.", *(Call(at, "read_file", {"path": f"{at}.txt"}, "native") for at in range(2))]
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([reads, "Done.", "Done again."])) as served:
+        for name in "012":
+            (tmp_path / "work" / f"{name}.txt").write_text(f"This is {name}.")
+        run = (await served.chat("Read both."))[0]["run"]
+        _, second = of_kind(await served.events(run), "tool.started")  # the first has no result yet
+        edit = {"arguments": {"path": "2.txt"}, "call": second["call"]}
+        forked = await fork(served, run, at=second["seq"], edit=edit)
+        assert [one["arguments"]["path"] for one in of_kind(forked, "tool.started")] == ["0.txt", "2.txt"]
+
+
 async def test_a_fork_may_change_what_stands_there(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -214,6 +226,8 @@ async def test_a_fork_may_change_what_stands_there(tmp_path: Path) -> None:
         for body, words in (
             ({"at": usage[0], "edit": {"message": "No."}}, "the model has replied before this event"),
             ({"at": 1, "edit": {"arguments": {}}}, "no call comes next"),
+            ({"at": 1, "edit": {"arguments": {}, "call": "c0"}}, "no call 'c0' is open"),
+            ({"at": 1, "edit": {"result": "x", "call": "c0"}}, "call names the call of arguments"),
             ({"at": 1, "edit": {"result": "x"}}, "no call has finished"),
             ({"at": 1, "edit": {"result": "x", "message": "y"}}, "send one of message, arguments and result"),
             ({"at": 0}, "at"),

@@ -28,9 +28,10 @@ export class Moments {
     const end = this.events.length;
     this.events.forEach(({ type, call, name }, at) => {
       if (type === "round.started") this.rounds.push(at);
-      const key = `${OPENS[type] ?? CLOSES[type]} ${call?.replace(/~[23]$/, "")}`;
+      const own = call?.replace(/~[23]$/, "");
+      const key = `${OPENS[type] ?? CLOSES[type]} ${own}`;
       if (OPENS[type]) {
-        const span = { kind: OPENS[type], call, name, from: at, to: end };
+        const span = { kind: OPENS[type], call: own, name, from: at, to: end };
         this.spans.push(span);
         open.set(key, span);
       } else if (open.has(key)) open.get(key).to = at;

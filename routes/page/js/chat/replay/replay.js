@@ -36,13 +36,14 @@ export class Replay {
   #opener;
   #player = null;
   #place = null; // where the reader was in the conversation
+  #list = null; // the turns, while they are of the past
   #playing = null; // `{at, seconds}`: when playing began or went on, and where
   #frame = 0;
 
   /** Opens the timeline of a run, or closes it where it is open already. Resolves when it is there. */
   static async open(view, opener = null) {
     const own = opened?.view === view;
-    opened?.close();
+    opened?.close({ linked: !opener });
     if (own && opener) return null;
     const replay = (opened = new Replay(view, opener));
     await replay.#load();
@@ -52,9 +53,12 @@ export class Replay {
   /** Shows the conversation at an event that a link names, or says why it cannot. */
   static async openLinked(page, { run, seq }) {
     const view = await page.conversation.turn(run);
-    if (!view) return say(t("replay.unknown_run"));
+    if (!view) {
+      opened?.close({ linked: true });
+      return say(t("replay.unknown_run"));
+    }
     const replay = await Replay.open(view);
-    if (!replay.moments) return undefined;
+    if (!replay.moments || !seq) return undefined;
     const position = replay.moments.positionOf(Number(seq));
     return position < 0 ? say(t("replay.unknown_event", { event: seq })) : replay.#goTo(position);
   }
@@ -72,6 +76,7 @@ export class Replay {
     opener?.setAttribute("aria-expanded", "true");
     const { signal } = this.#left;
     document.addEventListener("keydown", (event) => this.#key(event), { signal });
+    addEventListener("popstate", () => location.hash.includes("/") || this.toNow(), { signal });
     const unwatch = this.#page.store.watch("session", () => view.element.isConnected || this.close());
     signal.addEventListener("abort", unwatch);
   }
@@ -83,11 +88,11 @@ export class Replay {
   async #load() {
     try {
       const rows = this.view.log ?? (await this.#read());
-      if (this.#left.signal.aborted) return;
+      if (this.#left.signal.aborted || this.#player) return;
       if (rows.length) this.#build(rows);
       else this.#fail(t("replay.empty"));
     } catch (error) {
-      if (!this.#left.signal.aborted) this.#fail(t("run.unreadable", { reason: error.message }));
+      if (!this.#left.signal.aborted && !this.moments) this.#fail(t("run.unreadable", { reason: error.message }));
     }
   }
 
@@ -114,7 +119,7 @@ export class Replay {
     this.moments = new Moments(rows, { total, exact: this.view.times });
     this.line = new Timeline(this.moments, (position) => this.#pick(position));
     this.play = iconButton(t("replay.play"), "play", () => this.#toggle());
-    this.speed = select(
+    this.speed ??= select(
       SPEEDS.map((speed) => [speed, t("replay.speed", { speed })]),
       { "aria-label": t("replay.speed.label"), onchange: () => this.#playing && this.#start() },
     );
@@ -122,11 +127,12 @@ export class Replay {
     const link = copyButton(t("replay.link"), () => this.#address());
     const tries = !this.#page.readOnly && button(t("try.open"), () => this.#tryFrom());
     const close = iconButton(t("replay.close"), "cross", () => this.close());
-    const tools = h("div", { class: "replay-tools" }, this.play, this.speed, this.told, tries, link, close);
-    fill(this.body, this.line.element, tools);
+    const focused = !this.tools || this.body.contains(document.activeElement);
+    this.tools = h("div", { class: "replay-tools" }, this.play, this.speed, this.told, tries, link, close);
+    fill(this.body, this.line.element, this.tools);
     this.view.element.classList.add("watched"); // it is laid out in parts from now on, for it comes and goes as a whole
     this.#show(this.moments.last);
-    this.line.element.focus({ preventScroll: true });
+    if (focused) this.line.element.focus({ preventScroll: true });
   }
 
   #key({ key, target, defaultPrevented }) {
@@ -172,7 +178,8 @@ export class Replay {
     this.#place = follower.place;
     this.#player = new Player(this.view, this.moments);
     this.view.element.before(this.#player.element);
-    this.view.element.parentElement.classList.add("of-the-past");
+    this.#list = this.view.element.parentElement;
+    this.#list.classList.add("of-the-past");
     follower.toEnd();
     this.#block(true);
   }
@@ -185,22 +192,23 @@ export class Replay {
     }
   }
 
-  /** Leaves the past. */
-  toNow() {
+  /** Leaves the past. `linked`: the address stays, it is that of another link. */
+  toNow({ linked = false } = {}) {
     this.#pause();
     if (!this.#player) return this.#show(this.moments.last);
     const { follower } = this.#page.conversation;
     const focused = this.bar.contains(document.activeElement);
     this.#player.leave();
     this.#player = null;
-    this.view.element.parentElement?.classList.remove("of-the-past");
+    this.#list.classList.remove("of-the-past");
     follower.holdPosition(async () => undefined, this.#place);
     this.#block(false);
     this.#show(this.moments.last);
-    if (location.hash.includes("/"))
+    if (location.hash.startsWith(`#${this.#name}/`) && !linked)
       history.replaceState(null, "", this.session ? `#${this.session}` : location.pathname);
     if (focused) this.line.element.focus({ preventScroll: true });
     announce(t("replay.now"));
+    if (this.view.seq > this.moments.events.at(-1).seq) this.#load(); // the run has gone on
   }
 
   #toggle() {
@@ -237,9 +245,14 @@ export class Replay {
     if (this.#playing === playing) this.#frame = requestAnimationFrame(() => this.#tick());
   }
 
+  /** Of the run, in an address. */
+  get #name() {
+    return [this.session, this.view.asked.run].filter(Boolean).join("/");
+  }
+
   #address() {
-    const named = [this.session, this.view.asked.run, this.moments.events[this.line.position].seq];
-    return `${location.origin}${location.pathname}#${named.filter(Boolean).join("/")}`;
+    const { seq } = this.moments.events[this.line.position];
+    return `${location.origin}${location.pathname}#${this.#name}/${seq}`;
   }
 
   /** What can be changed at the cursor: the open call, the result of one that has just ended, or the first message. */
@@ -248,17 +261,17 @@ export class Replay {
     const { seq, type, text } = this.moments.events[position];
     const open = this.moments.callAt(position);
     const from = { at: seq };
-    if (open) from.edit = { arguments: this.moments.events[open.from].arguments };
+    if (open) Object.assign(from, { call: open.call, edit: { arguments: this.moments.events[open.from].arguments } });
     else if (type === "tool.finished") from.edit = { result: text };
     else if (this.view.asked.message && position <= (this.moments.rounds[0] ?? 0))
       from.edit = { message: this.view.asked.message.text };
     this.view.tryFrom(from);
   }
 
-  close() {
+  close({ linked = false } = {}) {
     if (this.#left.signal.aborted) return;
     const focused = this.element.contains(document.activeElement);
-    if (this.#player) this.toNow();
+    if (this.#player) this.toNow({ linked });
     this.#pause();
     this.#left.abort();
     this.element.remove();

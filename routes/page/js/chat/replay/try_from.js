@@ -12,9 +12,9 @@ import { randomKey } from "../sender.js";
 export class TryDialog {
   #outcome = new Outcome();
 
-  /** `from`: `{at, edit}`, the number of the event, and what can be edited there: `message`, `arguments` or `result`. */
-  constructor(view, { at, edit = {} }) {
-    Object.assign(this, { view, at });
+  /** `from`: `{at, edit, call}`, the number of the event, and what can be edited: `message`, `result`, or a call's `arguments`. */
+  constructor(view, { at, call, edit = {} }) {
+    Object.assign(this, { view, at, call });
     const [[kind, value] = []] = Object.entries(edit);
     this.kind = kind;
     this.edited = kind && (kind === "arguments" ? argumentsEdit(value) : textEdit(kind, value));
@@ -56,7 +56,7 @@ export class TryDialog {
     const body = { at: this.at };
     try {
       const edited = this.edited?.value() ?? null;
-      if (edited !== null) body.edit = { [this.kind]: edited };
+      if (edited !== null) body.edit = { [this.kind]: edited, call: this.call };
     } catch (error) {
       if (!error.field) throw error;
       this.#outcome.show(error.message, "problem");
