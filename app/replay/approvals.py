@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast
 
 from msgspec.structs import replace
@@ -23,14 +23,20 @@ NO_STORE = cast("ApprovalStore", None)  # none of its methods is called
 class ReplayedApprovals(Approvals):
     """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant.
 
-    A call that was not asked about then is approved, so that the rest of the run can be compared: that it asks is a
-    difference anyway.
+    `asked` are the ids of all that was asked about, answered or not. `time_limit_s` is only shown. A call that was not
+    asked about then is approved, so that the rest of the run can be compared: that it asks is a difference anyway.
     """
 
     def __init__(
-        self, answers: Mapping[str, AnswerPart], grants_then: Iterable[Sequence[Grant]], stop: Callable[[str], None]
+        self,
+        answers: Mapping[str, AnswerPart],
+        asked: Collection[str],
+        grants_then: Iterable[Sequence[Grant]],
+        stop: Callable[[str], None],
+        time_limit_s: float | None = None,
     ) -> None:
-        super().__init__(NO_STORE)
+        super().__init__(NO_STORE, time_limit_s)
+        self._asked = asked
         self._answers = answers
         self._grants_then = list(grants_then)
         self._given: list[Grant] = []
@@ -39,6 +45,9 @@ class ReplayedApprovals(Approvals):
 
     async def wait(self, row: ApprovalRow) -> ApprovalRow:
         answer = self._answers.get(row.call)
+        if answer is None and row.call in self._asked:  # the run was stopped meanwhile
+            self._stop("cancelled")
+            return await super().wait(row)
         if answer is None:
             decided = replace(row, state="approved", by=NOT_ASKED, decided=time.time(), scope="once")
         elif answer.decision == "withdrawn" and answer.by == RUN_ENDED:

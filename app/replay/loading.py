@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -74,8 +74,8 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
 
 def recording_of(stored: Stored) -> Recording:
     """Return the recording of a run that was recorded. Raises UnusableRecording."""
-    recording = log_of(stored)
     try:
+        recording = log_of(stored)
         for row in _until_restart(stored.recorded) if WENT_ON in recording.missing else stored.recorded:
             _add(recording, row)
     except (ValueError, msgspec.MsgspecError) as error:
@@ -136,7 +136,7 @@ def log_of(stored: Stored) -> Recording:
         said=list(map(_plain, _said(stored.own))),
         results=results,
         answers=answers,
-        steering=_steering(logged),
+        steering=list(_steering(logged, stored.own[len(_said(stored.own)) :])),
         events=[event for event in logged if event["type"] != events.ToolProgress.type],
         missing=[] if is_whole else [WENT_ON],
         is_whole=is_whole,
@@ -159,7 +159,7 @@ def _said(own: Sequence[Message]) -> Sequence[Message]:
     return own[:first]
 
 
-def _results(logged: Iterable[Event], stored: Stored) -> tuple[list[ResultPart], set[int]]:
+def _results(logged: Sequence[Event], stored: Stored) -> tuple[list[ResultPart], set[int]]:
     """Return the results of calls, and the places in the log of what came with them."""
     answers = {one.call: one for one in stored.own if one.role == "tool"}
     open_calls, found, inside = dict[str, list[Event]](), list[ResultPart](), set[int]()
@@ -171,10 +171,17 @@ def _results(logged: Iterable[Event], stored: Stored) -> tuple[list[ResultPart],
             before = open_calls.pop(event["call"], [])
             if not event["text"].startswith(STOPPED):
                 found.append(_result(event, before, answers.get(event["call"]), stored.whole))
+            else:
+                found.append(_unfinished(event["call"], event["name"], before))
         elif open_calls and event["type"] not in OWN and event.get("code") not in OF_GUARDS:
             inside.add(at)
             open_calls[call if call in open_calls else next(reversed(open_calls))].append(event)
-    return found, inside
+    names = {event["call"]: event["name"] for event in logged if event["type"] == events.ToolStarted.type}
+    return [*found, *(_unfinished(call, names[call], before) for call, before in open_calls.items())], inside
+
+
+def _unfinished(call: str, name: str, before: list[Event]) -> ResultPart:
+    return ResultPart(call, name, ok=False, text="", before=before, stopped=True)
 
 
 def _result(event: Event, before: list[Event], answer: Message | None, whole: Mapping[str, str]) -> ResultPart:
@@ -197,12 +204,16 @@ def _answers(logged: Sequence[Event], inside: set[int]) -> list[AnswerPart]:
     return [msgspec.convert(one, AnswerPart) for one in fields]
 
 
-def _steering(logged: Iterable[Event]) -> list[SteeringPart]:
-    found, number = list[SteeringPart](), 0
+def _steering(logged: Iterable[Event], own: Sequence[Message]) -> Iterator[SteeringPart]:
+    number = requests = 0
+    sent = [one for one in own if one.role == "user"]
     for event in logged:
         match event["type"]:
             case events.RoundStarted.type:
-                number = event["round"]
+                number, requests = event["round"], 0
+            case events.Usage.type:
+                requests += 1
             case events.MessageAdded.type if number:
-                found.append(SteeringPart(number, event["text"]))
-    return found
+                at = next((at for at, one in enumerate(sent) if one.text == event["text"]), None)
+                message = _plain(sent.pop(at)) if at is not None else None
+                yield SteeringPart(number, event["text"], max(1, requests), message)

@@ -70,8 +70,8 @@ class ReplayedModel(BaseProvider):
             if one.opening
         }
         self._counter = ReplayedCounter(self)
-        self.taken = 0  # requests of rounds
-        self.on_round: Callable[[int], None] = lambda _: None
+        self.on_request: Callable[[bool], None] = lambda _: None  # is told of side queries, too
+        self.ending: Callable[[], None] | None = None  # of a run that makes further requests
         self.clock_s = 0.0
         self.is_whole = True  # else the run made further requests
 
@@ -136,9 +136,7 @@ class ReplayedModel(BaseProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """The next recorded answer. Raises ProviderFailed where it failed then, and where there is none."""
-        part = self._streamed = await self._next(self._rounds)
-        self.taken += 1
-        self.on_round(self.taken)
+        part = self._streamed = await self._next(self._rounds, side=False)
         self._known = part.model or self._known
         async with aclosing(self._pieces(part)) as pieces:
             async for piece in pieces:
@@ -148,14 +146,15 @@ class ReplayedModel(BaseProvider):
 
     async def side_stream(self) -> AsyncGenerator[Piece, None]:
         """The same for the next side query."""
-        async with aclosing(self._pieces(await self._next(self._sides))) as pieces:
+        async with aclosing(self._pieces(await self._next(self._sides, side=True))) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def _next(self, left: deque[parts.RequestPart]) -> parts.RequestPart:
-        if not left and not self.is_whole:
-            self._stop("")
+    async def _next(self, left: deque[parts.RequestPart], *, side: bool) -> parts.RequestPart:
+        if not left and self.ending:
+            self.ending()
             await asyncio.Event().wait()
+        self.on_request(side)
         if not left:
             raise ProviderFailed(NO_ANSWER, AT_AN_END, retryable=False)
         return left.popleft()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -22,21 +22,25 @@ from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.config.sources import SettingsError
-from app.core.events import ApprovalRequired, Notice, ToolStarted
+from app.core.events import AgentEvent, ApprovalRequired, Notice, RunFailed, ToolRejected, ToolStarted
+from app.core.helper_events import HelperFinished
 from app.core.messages import Message
+from app.core.provider import ProviderFailed
 from app.log.event_writer import NO_LISTENERS, Listeners, RunLog
 from app.models.endpoints.failover import ModelRoute
 from app.policy.canary import LENGTH, LETTERS, Canary
 from app.policy.grants import Grant
 from app.policy.guards import guards_of
 from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.policy.reapproval import given_up
 from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
 from app.replay.events import Event
 from app.replay.model import ReplayedModel, costs_in
-from app.replay.recording import AnswerPart, Recording, UnusableRecording
+from app.replay.recording import AnswerPart, Recording, ResultPart, UnusableRecording
 from app.replay.tools import Results, event_of, key_of, tools_of
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
+from app.runs.delegation.shared_limits import SharedLimits, taken
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
 from app.runs.recording.stand_ins import MadeUp, StandIns
@@ -52,7 +56,7 @@ from app.transcript.inbox import InboxClosed, InboxFull
 from parsing import Arguments
 
 CODE = (LETTERS * 2)[:LENGTH]  # of the canary
-STOPS = frozenset({"cancelled", "deadline", "budget", "server_stopped", "storage_failed"})  # from outside
+STOPS = frozenset({"cancelled", "paused", "deadline", "budget", "server_stopped", "storage_failed"})  # from outside
 NO_BUDGET, NO_STORE = cast("RunBudget", None), cast("Store", None)
 LIMIT_S = 60.0  # of one replay: it waits for nothing
 ENDED_HERE = "cancelled"  # why a run is stopped of which no more is recorded
@@ -122,6 +126,7 @@ class Replay:
         self._redactor = Redactor()
         self._shown = MadeUp(self._redactor.add, CODE)
         self._steering = deque(recording.steering)
+        self._requests = 0, 0  # the round, and its requests so far
         self._played = Played([])
         try:
             self._limits = deque(limits_in(recording))
@@ -146,7 +151,8 @@ class Replay:
         model = ReplayedModel(begin.model, recording.requests, self._shown, stop=self._stop, exact=exact)
         model.costs = costs_in(recording.events)
         model.is_whole = recording.is_whole
-        model.on_round = self._on_round
+        model.on_request = self._on_request
+        model.ending = self._ending()
         guards = guards_of(settings, principal.name, cast("ModelRoute", model), NO_BUDGET)
         if guards.canary:
             guards.canary = Canary(CODE)
@@ -160,7 +166,13 @@ class Replay:
             principal=principal,
             model=model,
             tools=tools_of(begin, self._results(), settings.tools),
-            approvals=ReplayedApprovals({one.call: one for one in recording.answers}, self._grants(), self._stop),
+            approvals=ReplayedApprovals(
+                {one.call: one for one in recording.answers},
+                [event["call"] for event in self._events(ApprovalRequired.type)],
+                self._grants(),
+                self._stop,
+                settings.approval_time_limit_s,
+            ),
             recorder=recorder,
             guards=guards,
             decided=recording.decided,
@@ -199,7 +211,7 @@ class Replay:
         """Return the words in which the run's budget was spent, once there; else an empty text."""
         if model.upcoming or self._recording.run.state != "budget":
             return ""
-        notices = [one for one in self._recording.events if one["type"] == Notice.type and one["code"] == "budget"]
+        notices = [one for one in self._events(Notice.type) if one["code"] == "budget"]
         return str(notices[-1]["message"]) if notices else ""
 
     def _results(self) -> Results:
@@ -214,20 +226,53 @@ class Replay:
             started=dict(self._calls(ToolStarted.type)),
             asked={key for _, key in self._calls(ApprovalRequired.type)},
             shown=self._shown,
-            log=lambda event: self._task.log.add(event),
+            log=self._log,
             stop=self._stop,
             end=self._end,
-            asked_again=Counter(
-                call for call, again, _ in (one.call.partition("~") for one in recording.answers) if again
-            ),
+            changes=self._changes(),
+            stopped=self._stopped(results),
             on_result=self._on_result,
         )
 
+    def _events(self, kind: str) -> Iterator[Event]:
+        return (event for event in self._recording.events if event["type"] == kind)
+
     def _calls(self, kind: str) -> Iterator[tuple[str, str]]:
         """Yield the calls in events of this type, each with its name and arguments."""
-        for event in self._recording.events:
-            if event["type"] == kind:
-                yield event["call"], key_of(event["name"], event["arguments"])
+        return ((event["call"], key_of(event["name"], event["arguments"])) for event in self._events(kind))
+
+    def _stopped(self, results: Sequence[ResultPart]) -> set[str]:
+        """Return the calls that were stopped while they ran."""
+        ended = {one.call for one in results if not one.stopped}
+        return {call for call, _ in self._calls(ToolStarted.type) if call not in ended}
+
+    def _changes(self) -> Counter[str]:
+        """Return how often the targets of calls changed while a person decided: each time they were asked for again."""
+        asked = list(self._calls(ApprovalRequired.type))
+        last = {
+            one["call"] for one in self._events(ToolRejected.type) if one["reason"] == given_up(str(one.get("name")))
+        }
+        return Counter([key for call, key in asked if "~" in call or call in last])
+
+    def _log(self, event: AgentEvent) -> None:
+        """Log what came with a call; what a helper has taken counts for the limits of its run."""
+        self._task.log.add(event)
+        limits = self._task.agent.discipline.limits
+        if isinstance(event, HelperFinished) and isinstance(limits, SharedLimits):
+            used = event.usage["prompt_tokens"] + event.usage["completion_tokens"]
+            limits.family.ended += taken(event.rounds, event.calls, used)
+
+    def _ending(self) -> Callable[[], None] | None:
+        """Return what ends a run that makes a request that is not recorded, as it ended then; None if it answered."""
+        failed = next(self._events(RunFailed.type), None)
+
+        def end() -> None:
+            if failed:
+                raise ProviderFailed(failed["code"], failed["message"], retryable=failed["retryable"])
+            self._stop("")
+
+        is_stopped = self._recording.run.state in STOPS - {"budget"}
+        return end if failed or is_stopped or not self._recording.is_whole else None
 
     def _all_since(self) -> Iterator[parts.Since]:
         yield from (one.since for one in self._recording.requests)
@@ -252,12 +297,18 @@ class Replay:
         elif isinstance(part, parts.Since):
             self._played.rest = part
 
-    def _on_round(self, number: int) -> None:
-        """Post the messages that came while this round was under way, and set the limits of labels."""
-        while self._steering and self._steering[0].round <= number:
+    def _on_request(self, is_side: bool) -> None:
+        """Post the messages that came while this request of the round was under way, and set the limits of labels."""
+        number, count = self._requests
+        at = self._task.agent.totals.rounds
+        self._requests = now = at, count + 1 if at == number else 1
+        while self._steering and (self._steering[0].round, self._steering[0].requests) <= now:
+            part = self._steering.popleft()
+            message = messages_of([part.message])[0] if part.message else Message("user", part.text)
             with suppress(InboxClosed, InboxFull):
-                self._task.post(self._steering.popleft().text)
-        self._on_result()
+                self._task.inbox.post(part.text, message.attachments, untrusted=message.untrusted)
+        if not is_side:
+            self._on_result()
 
     def _on_result(self) -> None:
         """Set the limits that labels have set to the next call."""
@@ -273,6 +324,9 @@ class Replay:
 
     def _end(self, name: str, arguments: Arguments) -> None:
         """End the replay at a call whose result is not known."""
+        if not self._recording.is_whole:
+            self._stop("")
+            return
         self._played.unknown = f"{name} {json.dumps(arguments, ensure_ascii=False)}"
         self._task.stop(ENDED_HERE)
 

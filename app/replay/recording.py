@@ -59,6 +59,7 @@ class ResultPart(Struct, omit_defaults=True):
     untrusted: bool = False
     labels: list[str] = []
     before: list[dict[str, Any]] = []
+    stopped: bool = False
 
 
 class AnswerPart(Struct, omit_defaults=True):
@@ -72,11 +73,16 @@ class AnswerPart(Struct, omit_defaults=True):
     note: str | None = None
 
 
-class SteeringPart(Struct):
-    """A message of the person that came while the run was under way, before the end of this round."""
+class SteeringPart(Struct, omit_defaults=True):
+    """A message that came while the run was under way, in this round, once it had made so many `requests`.
+
+    `message` is the one of the history; None is a text without attachments.
+    """
 
     round: int
     text: str
+    requests: int = 1
+    message: dict[str, Any] | None = None
 
 
 class Recording(Struct, kw_only=True, omit_defaults=True):

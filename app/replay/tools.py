@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -20,9 +21,10 @@ from parsing import Arguments
 from tools.base.outcome import Progress, Result
 from tools.base.permit import canonical
 from tools.base.rights import Hints, Origin
+from tools.builtin.outbound_effects import call_sent
 from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 from tools.catalogue import CATALOGUE
-from tools.tool import Context, Tool, ToolList, binds_nothing
+from tools.tool import Context, Tool, ToolList, binds_nothing, no_outbound_effect
 
 EVENTS = {kind.type: kind for kind in get_args(AgentEvent)}
 BUILT_IN = {tool.name: tool for tool in CATALOGUE}
@@ -53,7 +55,8 @@ class Results(Struct):
     stop: Callable[[str], None] = lambda _: None
     end: Callable[[str, Arguments], None] = lambda _, __: None
     on_result: Callable[[], None] = lambda: None
-    asked_again: Mapping[str, int] = field(default_factory=dict)  # so often, because its target had changed
+    changes: Mapping[str, int] = field(default_factory=dict)  # of the targets of calls, while a person decided
+    stopped: set[str] = field(default_factory=set)  # calls that were stopped and are not reached yet
     _given: set[str] = field(default_factory=set)
     _bound: Counter[str] = field(default_factory=Counter)
 
@@ -67,8 +70,14 @@ class Results(Struct):
         self._given.add(call)
         return self.by_call.get(call)
 
-    def was_stopped(self, call: str) -> bool:
-        return call in self.started and call not in self.by_call
+    def end_at(self, call: str, name: str, arguments: Arguments) -> None:
+        """End the replay at a call without a result: where the run was stopped, or because nothing is known of it."""
+        if call not in self.stopped:
+            self.end(name, arguments)
+            return
+        self.stopped.remove(call)
+        if not self.stopped:  # all that ran side by side have got as far as they did
+            self.stop("cancelled")
 
     def loses_nothing(self, name: str, arguments: Arguments) -> bool:
         """Return what the workspace of then said of a call: if nobody was asked, nothing was lost."""
@@ -77,11 +86,8 @@ class Results(Struct):
     def binding(self, name: str, arguments: Arguments) -> str:
         """Return what an approval of a call is bound to: another thing each time that it was asked for again."""
         same = key_of(name, arguments)
-        again = max((self.asked_again.get(call, 0) for call, key in self.started.items() if key == same), default=0)
-        if not again:
-            return ""
         self._bound[same] += 1
-        return str(min(self._bound[same] // 2, again))
+        return str(min(self._bound[same] // 2, self.changes.get(same, 0)))
 
 
 def key_of(name: str, arguments: Arguments) -> str:
@@ -93,15 +99,12 @@ def replayed(tool: Tool, results: Results) -> Tool:
 
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         found = results.of(context.call, tool.name, arguments)
-        if found is None:
-            if results.was_stopped(context.call):
-                results.stop("cancelled")
-            else:
-                results.end(tool.name, arguments)
+        for event in found.before if found else ():
+            results.log(event_of(results.shown.shown_in(event)))
+        if found is None or found.stopped:
+            results.end_at(context.call, tool.name, arguments)
             await asyncio.Event().wait()
             return
-        for event in found.before:
-            results.log(event_of(results.shown.shown_in(event)))
         results.on_result()
         if tool.name == SUBMIT_PLAN and found.ok and context.accept_plan:
             context.accept_plan()
@@ -119,7 +122,7 @@ def replayed(tool: Tool, results: Results) -> Tool:
     def binds(arguments: Arguments, _: object) -> str:
         return results.binding(tool.name, arguments)
 
-    changed = binds if results.asked_again else binds_nothing
+    changed = binds if results.changes else binds_nothing
     return replace(tool, run=run, paths={}, binds=changed, loses_nothing=loses_nothing)
 
 
@@ -141,6 +144,7 @@ def tools_of(begin: parts.Begin, results: Results, rules: Sequence[Any]) -> Tool
 
 
 def _foreign(part: parts.ToolPart) -> Tool:
+    origin = Origin(*part.origin, Hints()) if part.origin else None
     return Tool(
         part.name,
         part.description,
@@ -152,5 +156,6 @@ def _foreign(part: parts.ToolPart) -> Tool:
         confined=part.confined,
         untrusted=part.untrusted,
         through=part.through,
-        origin=Origin(*part.origin, Hints()) if part.origin else None,
+        leaves=partial(call_sent, origin.server, origin.tool) if origin else no_outbound_effect,
+        origin=origin,
     )

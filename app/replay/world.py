@@ -46,6 +46,7 @@ from app.replay.tools import KnownTools
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import narrowing_of
+from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.recording.parts import Begin, Decided
@@ -166,8 +167,11 @@ class Stage(Struct, kw_only=True):
 
     def agent(self) -> Agent:
         gate = self._gate()
+        limits = limits_of(self.settings, self.options)
         discipline = LimitEnforcer(
-            limits_of(self.settings, self.options), verify=self.settings.verify, clock=lambda: self.model.clock_s
+            SharedLimits(limits.rounds, limits.calls, limits.tokens, limits.seconds),
+            verify=self.settings.verify,
+            clock=lambda: self.model.clock_s,
         )
         budget = RunBudget(self.ledger, self.principal)
         if self.guards.judge:
