@@ -18,9 +18,10 @@ from app.models.wire.native_calls import NATIVE
 from app.policy.grants import grant_of
 from app.policy.guards import CANARY
 from app.provenance.quotation import IN_TEXT
+from app.replay.calls import calls_in
 from app.replay.events import Event
 from app.replay.loading import Stored, log_of
-from app.replay.playing import STOPS, calls_in
+from app.replay.playing import STOPS
 from app.replay.recording import Recording, UnusableRecording
 from app.runs.discipline.reminders import GOES_ON
 from app.runs.recording import parts

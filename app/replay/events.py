@@ -8,6 +8,7 @@ from typing import Any
 
 from app.core import events
 from app.core.document_events import DocumentDelta
+from app.policy.guards import CANARY
 from app.runs.recovery.left_off import SUSPENDED
 from app.storage.runs import EventRow
 from app.transcript.conversation import STOPPED
@@ -31,16 +32,19 @@ AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint"
 
 def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
     """Return the events in the form that two logs of the same run share. With `tokens` measured tokens count, too."""
-    found = list[Event]()
+    found, leaks = list[Event](), list[Event]()
     for event in _from_start(logged):
         if _is_left_out(event):
+            continue
+        if event["type"] == events.Notice.type and event["code"] == CANARY:  # it comes between any two pieces
+            leaks.append(event)
             continue
         one = _without_volatile(event, tokens=tokens)
         if found and _continues(found[-1], one):
             found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
         else:
             found.append(one)
-    return _in_order_of_calls(found)
+    return _in_order_of_calls([*found, *leaks])
 
 
 def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:

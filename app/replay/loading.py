@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from app.checkpoints.scratch import FORK
 from app.core import events
 from app.core.messages import Message, as_json
 from app.policy.guards import CANARY, JUDGE, SCREEN, UNSCREENED
@@ -28,9 +30,15 @@ from tools.base.permit import canonical
 Event = dict[str, Any]
 # Events between the start and the end of a call that are the run's own: its guards' verdicts, and what is not compared.
 OWN = frozenset({events.Usage.type, events.ToolProgress.type, events.ToolStarted.type, events.ToolFinished.type})
+OWN |= {events.TextDelta.type, events.RunFinished.type, events.RunFailed.type}  # the end of a run within a call
+ASKS = frozenset({"ask_model"})  # tools that query a model: the usage of that came with the call
 OF_GUARDS = frozenset({CANARY, JUDGE, SCREEN})
 CUT = "The recording was cut at its limit: later requests are not compared."
 WENT_ON = "The run went on after a restart of the server: what followed that is not replayed."
+NOT_REPEATED = {
+    FORK: "The run goes on from an event of another run. Replay that one.",
+    "document_edited": "A person changed documents while the run was under way, which a replay cannot repeat.",
+}
 STILL_ACTIVE = "Run {run} has not ended. Replay it when it has, or cancel it."
 
 
@@ -53,6 +61,8 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
     logged = [json.loads(event.data) for event in await store.events(row.id, 0, ALL)]
     if not logged:
         raise UnusableRecording(NO_EVENTS)
+    if why := next(filter(None, map(NOT_REPEATED.get, _notices(logged))), None):
+        raise UnusableRecording(why)
     messages = await store.messages_until(row.session, row.id)
     begins = await begins_in(store, row, messages)
     whole = dict[str, str]()
@@ -72,13 +82,21 @@ async def stored_run(store: Store, row: RunRow) -> Stored:
     )
 
 
+def _notices(logged: Sequence[Event]) -> Iterator[str]:
+    """Yield the codes of the notices after the beginning of the first round."""
+    begun = dropwhile(lambda one: one["type"] != events.RoundStarted.type, logged)
+    return (one["code"] for one in begun if one["type"] == events.Notice.type)
+
+
 def recording_of(stored: Stored) -> Recording:
     """Return the recording of a run that was recorded. Raises UnusableRecording."""
     try:
         recording = log_of(stored)
         for row in _until_restart(stored.recorded) if WENT_ON in recording.missing else stored.recorded:
             _add(recording, row)
-    except (ValueError, msgspec.MsgspecError) as error:
+        if recording.begin and recording.begin.relay is not None:
+            recording.said = list(map(_plain, _sent(stored.own)))
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise UnusableRecording(f"The recording of run {stored.row.id} cannot be used: {error}") from error
     return recording
 
@@ -159,10 +177,17 @@ def _said(own: Sequence[Message]) -> Sequence[Message]:
     return own[:first]
 
 
+def _sent(own: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages that a client has sent with a relay, replies of before among them."""
+    last = max((at for at, one in enumerate(own) if one.role != "assistant"), default=-1)
+    return own[: last + 1]
+
+
 def _results(logged: Sequence[Event], stored: Stored) -> tuple[list[ResultPart], set[int]]:
     """Return the results of calls, and the places in the log of what came with them."""
     answers = {one.call: one for one in stored.own if one.role == "tool"}
     open_calls, found, inside = dict[str, list[Event]](), list[ResultPart](), set[int]()
+    names = {event["call"]: event["name"] for event in logged if event["type"] == events.ToolStarted.type}
     for at, event in enumerate(logged):
         call = event.get("call")
         if event["type"] == events.ToolStarted.type:
@@ -173,10 +198,11 @@ def _results(logged: Sequence[Event], stored: Stored) -> tuple[list[ResultPart],
                 found.append(_result(event, before, answers.get(event["call"]), stored.whole))
             else:
                 found.append(_unfinished(event["call"], event["name"], before))
+        elif open_calls and event["type"] == events.Usage.type and ASKS & {names[one] for one in open_calls}:
+            next(those for one, those in open_calls.items() if names[one] in ASKS).append(event)
         elif open_calls and event["type"] not in OWN and event.get("code") not in OF_GUARDS:
             inside.add(at)
             open_calls[call if call in open_calls else next(reversed(open_calls))].append(event)
-    names = {event["call"]: event["name"] for event in logged if event["type"] == events.ToolStarted.type}
     return [*found, *(_unfinished(call, names[call], before) for call, before in open_calls.items())], inside
 
 

@@ -150,6 +150,11 @@ class ReplayedModel(BaseProvider):
             async for piece in pieces:
                 yield piece
 
+    def skip_side(self) -> None:
+        """Take a side query as made: it was made by what is not run now."""
+        if self._sides:
+            self._sides.popleft()
+
     async def _next(self, left: deque[parts.RequestPart], *, side: bool) -> parts.RequestPart:
         if not left and self.ending:
             self.ending()

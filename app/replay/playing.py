@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, dropwhile, takewhile
 from pathlib import Path
 from typing import cast
 
@@ -20,38 +20,46 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.budget.kinds import TOOL_SECONDS, BudgetKind
 from app.budget.run_budget import RunBudget
 from app.config.sources import SettingsError
-from app.core.events import AgentEvent, ApprovalRequired, Notice, RunFailed, ToolRejected, ToolStarted
+from app.core.events import (
+    AgentEvent,
+    ApprovalRequired,
+    Notice,
+    RoundStarted,
+    RunFailed,
+    RunStarted,
+    ToolStarted,
+    Usage,
+)
 from app.core.helper_events import HelperFinished
 from app.core.messages import Message
-from app.core.provider import ProviderFailed
-from app.log.event_writer import NO_LISTENERS, Listeners, RunLog
+from app.core.provider import ProviderFailed, TokenUsage
+from app.log.event_writer import NO_LISTENERS
 from app.models.endpoints.failover import ModelRoute
 from app.policy.canary import LENGTH, LETTERS, Canary
 from app.policy.grants import Grant
-from app.policy.guards import guards_of
+from app.policy.guards import CANARY, guards_of
 from app.policy.label_limits import NO_LIMITS, LabelLimits
-from app.policy.reapproval import given_up
 from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
-from app.replay.events import Event
+from app.replay.calls import calls_in, calls_of, changes_of_targets, events_of, stopped_calls
+from app.replay.events import AROUND
 from app.replay.model import ReplayedModel, costs_in
-from app.replay.recording import AnswerPart, Recording, ResultPart, UnusableRecording
-from app.replay.tools import Results, event_of, key_of, tools_of
+from app.replay.recording import Recording, UnusableRecording
+from app.replay.task import ReplayTask, ReplayWriter
+from app.replay.tools import Results, event_of, tools_of
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
+from app.runs.agent import Agent
 from app.runs.delegation.shared_limits import SharedLimits, taken
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
 from app.runs.recording.stand_ins import MadeUp, StandIns
 from app.runs.recording.values import grant_in
-from app.runs.recovery.history import conversation_of
-from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
-from app.storage.changes import Change
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
-from app.transcript.conversation import Conversation
 from app.transcript.inbox import InboxClosed, InboxFull
 from parsing import Arguments
 
@@ -75,44 +83,6 @@ class Played(Struct):
     @property
     def decided(self) -> list[parts.Decided]:
         return [*(one for part in self.requests for one in part.since.decided), *self.rest.decided]
-
-
-class ReplayWriter:
-    """A LogWriter that keeps nothing: the log has what was added to it."""
-
-    full = False
-
-    def __init__(self, redactor: Redactor, *, documents: bool) -> None:
-        self.redactor = redactor
-        self.documents = documents
-
-    def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> RunLog:
-        return RunLog(run, self, on_failure, listeners)
-
-    def announce(self, log: RunLog) -> None:
-        """Nobody watches."""
-
-    async def flush(self) -> None:
-        """Nothing is stored."""
-
-    async def room(self) -> None:
-        """There is always room."""
-
-
-class ReplayTask(RunTask):
-    """A run that begins with the messages that it began with then."""
-
-    history: list[Message]
-    said: list[Message]
-
-    async def _turn(self) -> Conversation:
-        conversation = conversation_of(self.row, self.history, _ignore, self.journal, self.log.add)
-        conversation.begins = len(self.history)
-        for message in self.said:
-            conversation.append(message)
-        if recorder := self.agent.scope.recorder:
-            conversation.recorder = recorder
-        return conversation
 
 
 class Replay:
@@ -148,7 +118,7 @@ class Replay:
     def _made(self, *, exact: bool) -> ReplayTask:
         recording, begin = self._recording, self._begin
         settings, principal = settings_of(begin, NOWHERE), principal_of(begin)
-        model = ReplayedModel(begin.model, recording.requests, self._shown, stop=self._stop, exact=exact)
+        self._model = model = ReplayedModel(begin.model, recording.requests, self._shown, stop=self._stop, exact=exact)
         model.costs = costs_in(recording.events)
         model.is_whole = recording.is_whole
         model.on_request = self._on_request
@@ -159,16 +129,17 @@ class Replay:
         redactors = [self._redactor, *guards.redactors]
         recorder = RunRecorder(StandIns(redactors), self._world, partial(next, self._ids()))
         recorder.enter(self._keep)
+        results = self._results()
         stage = Stage(
             begin=begin,
             options=options_of(recording.run.policy),
             settings=settings,
             principal=principal,
             model=model,
-            tools=tools_of(begin, self._results(), settings.tools),
+            tools=tools_of(begin, results, settings.tools),
             approvals=ReplayedApprovals(
                 {one.call: one for one in recording.answers},
-                [event["call"] for event in self._events(ApprovalRequired.type)],
+                [event["call"] for event in events_of(self._recording, ApprovalRequired.type)],
                 self._grants(),
                 self._stop,
                 settings.approval_time_limit_s,
@@ -176,7 +147,7 @@ class Replay:
             recorder=recorder,
             guards=guards,
             decided=recording.decided,
-            ledger=ReplayedLedger(partial(self._spent, model)),
+            ledger=ReplayedLedger(partial(self._spent, model, results)),
             session=recording.run.session,
             history=messages_of(recording.history),
             compacted=recording.compacted,
@@ -205,13 +176,24 @@ class Replay:
             listeners=NO_LISTENERS,
         )
         task.history, task.said = list(stage.history), messages_of(self._recording.said)
+        task.agent.notices = list(self._beginning(task.agent, stage.model))
         return task
 
-    def _spent(self, model: ReplayedModel) -> str:
+    def _beginning(self, agent: Agent, model: ReplayedModel) -> Iterator[AgentEvent]:
+        """Yield what was said of the run before its first round: what its files and what came with it gave rise to."""
+        started = dropwhile(lambda one: one["type"] != RunStarted.type, self._recording.events)
+        for fields in takewhile(lambda one: one["type"] != RoundStarted.type, started):
+            if fields["type"] == Usage.type:
+                yield _queried(event_of(fields), agent, model)
+            elif fields["type"] == Notice.type and fields["code"] not in AROUND | {CANARY}:
+                yield event_of(self._shown.shown_in(fields))
+
+    def _spent(self, model: ReplayedModel, results: Results, kind: BudgetKind) -> str:
         """Return the words in which the run's budget was spent, once there; else an empty text."""
-        if model.upcoming or self._recording.run.state != "budget":
+        is_there = results.all_given if kind is TOOL_SECONDS else True
+        if model.upcoming or not is_there or self._recording.run.state != "budget":
             return ""
-        notices = [one for one in self._events(Notice.type) if one["code"] == "budget"]
+        notices = [one for one in events_of(self._recording, Notice.type) if one["code"] == "budget"]
         return str(notices[-1]["message"]) if notices else ""
 
     def _results(self) -> Results:
@@ -223,39 +205,21 @@ class Replay:
             event_of(event)  # raises for one that is not known, before anything is played
         return Results(
             by_call={one.call: one for one in results},
-            started=dict(self._calls(ToolStarted.type)),
-            asked={key for _, key in self._calls(ApprovalRequired.type)},
+            started=dict(calls_of(self._recording, ToolStarted.type)),
+            asked={key for _, key in calls_of(self._recording, ApprovalRequired.type)},
             shown=self._shown,
             log=self._log,
             stop=self._stop,
             end=self._end,
-            changes=self._changes(),
-            stopped=self._stopped(results),
+            changes=changes_of_targets(self._recording),
+            stopped=stopped_calls(self._recording, results),
             on_result=self._on_result,
         )
 
-    def _events(self, kind: str) -> Iterator[Event]:
-        return (event for event in self._recording.events if event["type"] == kind)
-
-    def _calls(self, kind: str) -> Iterator[tuple[str, str]]:
-        """Yield the calls in events of this type, each with its name and arguments."""
-        return ((event["call"], key_of(event["name"], event["arguments"])) for event in self._events(kind))
-
-    def _stopped(self, results: Sequence[ResultPart]) -> set[str]:
-        """Return the calls that were stopped while they ran."""
-        ended = {one.call for one in results if not one.stopped}
-        return {call for call, _ in self._calls(ToolStarted.type) if call not in ended}
-
-    def _changes(self) -> Counter[str]:
-        """Return how often the targets of calls changed while a person decided: each time they were asked for again."""
-        asked = list(self._calls(ApprovalRequired.type))
-        last = {
-            one["call"] for one in self._events(ToolRejected.type) if one["reason"] == given_up(str(one.get("name")))
-        }
-        return Counter([key for call, key in asked if "~" in call or call in last])
-
     def _log(self, event: AgentEvent) -> None:
         """Log what came with a call; what a helper has taken counts for the limits of its run."""
+        if isinstance(event, Usage):
+            event = _queried(event, self._task.agent, self._model)
         self._task.log.add(event)
         limits = self._task.agent.discipline.limits
         if isinstance(event, HelperFinished) and isinstance(limits, SharedLimits):
@@ -264,7 +228,7 @@ class Replay:
 
     def _ending(self) -> Callable[[], None] | None:
         """Return what ends a run that makes a request that is not recorded, as it ended then; None if it answered."""
-        failed = next(self._events(RunFailed.type), None)
+        failed = next(events_of(self._recording, RunFailed.type), None)
 
         def end() -> None:
             if failed:
@@ -331,16 +295,13 @@ class Replay:
         self._task.stop(ENDED_HERE)
 
 
-def _parted(answer: AnswerPart) -> tuple[str, str]:
-    """Return the call of an approval, and the number of a further one."""
-    call, _, again = answer.call.partition("~")
-    return call, again
-
-
-def calls_in(logged: Iterable[Event]) -> Iterator[str]:
-    """Yield the ids of calls in the order in which they came."""
-    calls = (event.get("call") for event in logged if event["type"].startswith("tool."))
-    yield from dict.fromkeys(call for call in calls if isinstance(call, str))
+def _queried(event: AgentEvent, agent: Agent, model: ReplayedModel) -> AgentEvent:
+    """Count a side query that is not made again, and return its event."""
+    if not isinstance(event, Usage):
+        return event
+    model.skip_side()
+    used = TokenUsage(event.prompt_tokens, event.completion_tokens)
+    return agent.totals.add(used, measured=event.measured, cost=event.cost)
 
 
 def limits_in(recording: Recording) -> Iterator[LabelLimits]:
@@ -348,7 +309,3 @@ def limits_in(recording: Recording) -> Iterator[LabelLimits]:
     if any(one.limits for one in recording.decided):
         for one in recording.decided:
             yield msgspec.convert(one.limits, LabelLimits) if one.limits else NO_LIMITS
-
-
-def _ignore(_: Change) -> None:
-    """Nothing is stored."""

@@ -70,6 +70,11 @@ class Results(Struct):
         self._given.add(call)
         return self.by_call.get(call)
 
+    @property
+    def all_given(self) -> bool:
+        """Return True if no further call was run."""
+        return self.started.keys() <= self._given
+
     def end_at(self, call: str, name: str, arguments: Arguments) -> None:
         """End the replay at a call without a result: where the run was stopped, or because nothing is known of it."""
         if call not in self.stopped:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from app.budget.budgets import Ledger, Reservation
-from app.budget.kinds import TOOL_SECONDS, BudgetKind, BudgetSpent
+from app.budget.kinds import BudgetKind, BudgetSpent
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
 from app.budget.tallies import Record
@@ -85,16 +85,16 @@ class NoUsage:
 
 
 class ReplayedLedger(Ledger):
-    """No limits; a run whose budget was spent then ends there, in the words that `spent` returns."""
+    """No limits; a run whose budget was spent then ends there, in the words that `spent` returns for a kind."""
 
-    def __init__(self, spent: Callable[[], str]) -> None:
+    def __init__(self, spent: Callable[[BudgetKind], str]) -> None:
         super().__init__(cast("UsageStore", NoUsage()))
         self._spent = spent
 
     async def reserve(
         self, principal: Principal, kind: BudgetKind, record: Record, most: float, least: float | None = None
     ) -> Reservation:
-        if kind is not TOOL_SECONDS and (words := self._spent()):
+        if words := self._spent(kind):
             raise BudgetSpent("recorded", words, 0.0)
         return await super().reserve(principal, kind, record, most, least)
 

@@ -13,11 +13,15 @@ from pytest import MonkeyPatch
 from app.core.provider import Finished
 from app.models.scripted import Reply, Scripted
 from app.policy.decision_table import DecisionRow
-from app.replay.checking import Outcome, checked, recorded_or_derived
-from app.replay.recording import Recording, read_recording
+from app.replay.checking import UNUSABLE, Outcome, checked, recorded_or_derived
+from app.replay.recording import Recording, UnusableRecording, read_recording, written
+from app.runs.run_factory import RunFactory
+from app.storage.runs import RunRow
 from routes.lanes.catalogue import LANES
 from routes.lanes.recorded_frames import frames_of
+from routes.services import Services, open_services
 from tests.support.golden.playing import RECORDINGS, native
+from tests.support.server import serving as server
 from tests.support.server.serving import Served, serving
 
 SECRET, TOKEN = "sk-verysecretvalue12", f"dgm_{'aB3' * 14}x"
@@ -95,3 +99,27 @@ def without_row(module: Any, table: str, name: str) -> Seed:
         patch.setattr(module, table, left)
 
     return seed
+
+
+def replayed_at_the_end(patch: MonkeyPatch) -> list[Outcome]:
+    """Have servers of tests record their runs, and replay each from its file when they end; return the outcomes."""
+    outcomes = list[Outcome]()
+
+    @asynccontextmanager
+    async def recorded_services(*given: Any, **named: Any) -> AsyncGenerator[Services, None]:
+        async with open_services(*given, **named) as services:
+            yield services
+            for row in await services.store.ended_runs(0):
+                outcomes.append(await replayed_from_file(services, row))
+
+    patch.setattr(server, "open_services", recorded_services)
+    patch.setattr(RunFactory, "records", lambda *_: True)
+    return outcomes
+
+
+async def replayed_from_file(services: Services, row: RunRow) -> Outcome:
+    try:
+        found = await recorded_or_derived(services.store, row, services.settings)
+    except UnusableRecording as unusable:
+        return Outcome(row.id, UNUSABLE, reason=str(unusable))
+    return await checked(read_recording(written(found), row.id), row.id, frames_of)

@@ -26,7 +26,8 @@ class StandIns:
     """Replaces secrets by marks, for one run."""
 
     def __init__(self, redactors: Sequence[Redactor]) -> None:
-        self._redactors = redactors
+        # The prompt is recorded as well: that it has the code is no leak.
+        self._redactors = [one.apart() if isinstance(one, Canary) else one for one in redactors]
         self._numbers: dict[str, int] = {}
 
     def changes(self, text: str) -> list[Change]:
