@@ -132,7 +132,7 @@ class ScratchFolders(Struct, frozen=True):
             if above
             else replace(row, files=files, base=files)
         )
-        checkpoints.store.put_scratch(base)
+        checkpoints.store.put(scratch=base)
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
             self._marker(row.session).touch(0o600)
@@ -165,7 +165,7 @@ class ScratchFolders(Struct, frozen=True):
             await asyncio.to_thread(_set_modes, folder, row.files)
         except OSError as error:
             raise StoreFailed(UNFILLED.format(why=error.strerror)) from error
-        await asyncio.to_thread(store.put_scratch, replace(row, files={}))
+        await asyncio.to_thread(store.put, scratch=replace(row, files={}))
         self._marker(session).unlink(missing_ok=True)
 
     async def forget(self, session: str) -> None:
