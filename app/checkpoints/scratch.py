@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -138,6 +139,9 @@ class ScratchFolders(Struct, frozen=True):
             self._marker(row.session).touch(0o600)
             (self.root / row.session).mkdir(0o700)
         except OSError as error:
+            checkpoints.store.forget_scratch(row.session, str(self.root / row.session))
+            with suppress(OSError):
+                self._marker(row.session).unlink()
             raise StoreFailed(UNFILLED.format(why=error.strerror)) from error
         return sum(not entry.can_restore for entry in entries.values())
 

@@ -134,6 +134,18 @@ async def test_nothing_is_kept_of_a_session_that_is_gone(tmp_path: Path) -> None
     assert folders.of("ses_2") is None and checkpoints.store.scratch("ses_2") is None
 
 
+@pytest.mark.parametrize("in_its_place", ["forks", "forks/ses_1"])
+async def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path, in_its_place: str) -> None:
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await call(folders.checkpoints, "r", "c", lambda: None)
+    (tmp_path / in_its_place).parent.mkdir(exist_ok=True)
+    (tmp_path / in_its_place).touch()
+    with pytest.raises(StoreFailed, match="Make room"):
+        await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment("r", (), ()))
+    assert not folders.checkpoints.store.scratch_sessions() and not list(folders.root.glob("*.unfilled"))
+
+
 async def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     folders = folders_in(tmp_path)
     checkpoints = folders.checkpoints
