@@ -58,7 +58,7 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         await dialog.get_by_label("command").fill("echo two > notes.txt")
         await dialog.get_by_role("button", name="Try", exact=True).click()
         await expect(dialog).to_have_count(0)
-        assert session not in page.url
+        await expect(page).not_to_have_url(f"{home(served)}/#{session}")
         await page.locator("#approvals").get_by_role("button", name="Approve once").click()
         await expect(page.get_by_text("It is two.")).to_be_visible()
         await expect(page.locator(".branch-count")).to_have_text("2 / 2")
