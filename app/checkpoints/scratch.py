@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -132,12 +133,15 @@ class ScratchFolders(Struct, frozen=True):
             if above
             else replace(row, files=files, base=files)
         )
-        checkpoints.store.put_scratch(base)
+        checkpoints.store.put(scratch=base)
         try:
             self.root.mkdir(mode=0o700, exist_ok=True)
             self._marker(row.session).touch(0o600)
             (self.root / row.session).mkdir(0o700)
         except OSError as error:
+            checkpoints.store.forget_scratch(row.session, str(self.root / row.session))
+            with suppress(OSError):
+                self._marker(row.session).unlink()
             raise StoreFailed(UNFILLED.format(why=error.strerror)) from error
         return sum(not entry.can_restore for entry in entries.values())
 
@@ -165,7 +169,7 @@ class ScratchFolders(Struct, frozen=True):
             await asyncio.to_thread(_set_modes, folder, row.files)
         except OSError as error:
             raise StoreFailed(UNFILLED.format(why=error.strerror)) from error
-        await asyncio.to_thread(store.put_scratch, replace(row, files={}))
+        await asyncio.to_thread(store.put, scratch=replace(row, files={}))
         self._marker(session).unlink(missing_ok=True)
 
     async def forget(self, session: str) -> None:

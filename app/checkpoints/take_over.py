@@ -1,28 +1,27 @@
 """The changes of a session with a folder of its own, and taking them over into the workspace that it was copied from.
 
 It is an undo the other way round: each path has to be as it was when the folder was filled, and all become what they
-are in the folder, or none. What was taken over is kept as a change of a person, which can be undone.
+are in the folder, or none. What was taken over is kept as a change of a person, which can be undone. Until then the
+change has the session, by which an undo that was cut off, and is finished, is known to be this one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, msgpack
-from msgspec.structs import replace
 
 from app.checkpoints.checkpoints import Checkpoints, Folder, Unscannable
 from app.checkpoints.report import report_of
 from app.checkpoints.scratch import STILL_COPIED
 from app.checkpoints.undo import UndoRefused, can_restore, shown_path, undo
-from app.checkpoints.workspace_scans import NO_SESSION, PERSON
-from app.storage.checkpoints import KEPT, Changed, CheckpointRow, Entry, ScratchRow
+from app.checkpoints.workspace_scans import PERSON
+from app.storage.checkpoints import Changed, CheckpointRow, Entry, ScratchRow
 from app.workspace.scanner import differences
 from tools.process.process_tree import run_shielded
 
@@ -109,24 +108,13 @@ async def _take_over(checkpoints: Checkpoints, row: ScratchRow, changes: Sequenc
 
 
 def _write(checkpoints: Checkpoints, folder: Folder, row: ScratchRow, changes: Sequence[Changed], by: str) -> str:
-    store = checkpoints.store
-    change = CheckpointRow(
-        f"{PERSON}{secrets.token_hex(10)}", NO_SESSION, row.principal, row.origin, row.created, state=KEPT
-    )
-    store.put([change], changes={change.run: [Changed(one.path, one.after, one.before) for one in changes]})
+    run = f"{PERSON}{secrets.token_hex(10)}"
+    change = CheckpointRow(run, row.session, row.principal, row.origin, row.created)  # one that is taken over
+    reverse = [Changed(one.path, one.after, one.before) for one in changes]
     try:
-        undo(checkpoints, folder, change, by)
+        return undo(checkpoints, folder, change, by, every=reverse).run
     except UndoRefused as refused:
-        current = store.row(change.run)
-        if current and current.state == KEPT:  # else it is finished when the server starts
-            store.forget([change.run])
         raise UndoRefused(_refusal(refused), refused.conflicts) from refused
-    store.put([replace(change, created=time.time())], changes={change.run: changes})
-    if current_row := store.scratch(row.session):  # others may have been taken over since the changes were read
-        base = {**current_row.base, **{one.path: one.after for one in changes}}
-        left = {path: entry for path, entry in base.items() if entry is not None}
-        store.put_scratch(replace(current_row, base=left))
-    return change.run
 
 
 def _refusal(refused: UndoRefused) -> str:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from app.checkpoints.call_changes import NO_CHECKPOINT
 from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, Unscannable
 from app.checkpoints.restore import Plan, plan_of, restore
-from app.checkpoints.workspace_scans import PERSON
+from app.checkpoints.workspace_scans import NO_SESSION, PERSON
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
     FOLDER,
@@ -139,12 +139,21 @@ async def recover(checkpoints: Checkpoints) -> None:
 
 
 def undo(
-    checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str, paths: Collection[str] = ()
+    checkpoints: Checkpoints,
+    folder: Folder,
+    row: CheckpointRow,
+    by: str,
+    paths: Collection[str] = (),
+    *,
+    every: Sequence[Changed] | None = None,
 ) -> CheckpointRow:
-    """Undo a run, or some of its paths, in a workspace that is held. Raises UndoRefused, StoreFailed."""
+    """Undo a run, or some of its paths, in a workspace that is held. Raises UndoRefused, StoreFailed.
+
+    `every`: its changes, if it is not stored yet.
+    """
     store = checkpoints.store
-    every = store.changes(row.run)
-    found = [one for one in every if not paths or shown_path(one.path) in paths]
+    known = store.changes(row.run) if every is None else every
+    found = [one for one in known if not paths or shown_path(one.path) in paths]
     if missing := {*paths} - {shown_path(one.path) for one in found}:
         raise UndoRefused(NOT_CHANGED.format(path=min(missing)))
     changes = [one for one in found if can_restore(one)]
@@ -156,19 +165,19 @@ def undo(
     if conflicts := [*lost, *_conflicts(store, row, changes, plan)]:
         raise UndoRefused(_refusal(conflicts), conflicts)
     part = replace(row, run=f"{row.run}{PART}{secrets.token_hex(4)}") if paths else row
-    rest = [one for one in every if one not in found]
-    split = {row.run: rest, part.run: found} if paths else None
+    rest = [one for one in known if one not in found]
+    split = {row.run: rest, part.run: found} if paths or every is not None else None
     store.put([replace(part, state=UNDOING, undone_by=by)], changes=split)
     try:
         restore(store, Path(row.workspace), plan.steps, part.run)
     except FAILURES as error:
         _put_back(checkpoints, folder, part, changes)
         if paths:
-            store.put(changes={row.run: every, part.run: []})
+            store.put(changes={row.run: known, part.run: []})
             store.forget([part.run])
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UndoRefused(f"Nothing was undone, because a file could not be restored: {reason}") from error
-    return _ended(checkpoints, folder, part, by, "")
+    return _ended(checkpoints, folder, part, by)
 
 
 def finish(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow) -> CheckpointRow:
@@ -180,9 +189,7 @@ def finish(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow) -> Chec
         restore(store, Path(row.workspace), plan.steps, row.run)
     except (Unscannable, *FAILURES) as error:
         raise UndoRefused(f"An undo that was cut off cannot be finished: {error}") from error
-    named = ", ".join(map(shown_path, plan.others[:MOST_NAMED]))
-    note = f"Not restored, because changed since: {named}" if named else ""
-    return _ended(checkpoints, folder, row, row.undone_by, note)
+    return _ended(checkpoints, folder, row, row.undone_by, plan.others)
 
 
 def _put_back(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, changes: Sequence[Changed]) -> None:
@@ -192,15 +199,42 @@ def _put_back(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, chan
         restore(checkpoints.store, Path(row.workspace), plan.steps, row.run)
     except (Unscannable, *FAILURES) as error:
         raise UndoRefused(f"The undo was cut off, and is finished when it is asked for again: {error}") from error
-    checkpoints.store.put([replace(row, state=KEPT)])
+    if _is_take_over(row):
+        checkpoints.store.forget([row.run])
+    else:
+        checkpoints.store.put([replace(row, state=KEPT)])
 
 
-def _ended(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str, note: str) -> CheckpointRow:
-    ended = replace(row, state=UNDONE, undone=time.time(), undone_by=by, note=note)
-    checkpoints.store.put([ended])
+def _ended(
+    checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, by: str, others: Sequence[bytes] = ()
+) -> CheckpointRow:
+    if _is_take_over(row):
+        ended = _taken_over(checkpoints.store, row, frozenset(others))
+    else:
+        named = ", ".join(map(shown_path, others[:MOST_NAMED]))
+        note = f"Not restored, because changed since: {named}" if named else ""
+        ended = replace(row, state=UNDONE, undone=time.time(), undone_by=by, note=note)
+        checkpoints.store.put([ended])
     with suppress(Unscannable):  # the next run looks again
         checkpoints.look(folder)
     return ended
+
+
+def _is_take_over(row: CheckpointRow) -> bool:
+    """Return True for a change of a person that is of a session: what was in its folder is written."""
+    return row.run.startswith(PERSON) and row.session != NO_SESSION
+
+
+def _taken_over(store: CheckpointStore, row: CheckpointRow, others: Collection[bytes]) -> CheckpointRow:
+    """Keep what was taken over as a change that can be undone; the session's folder is compared with it from now on."""
+    taken = [Changed(one.path, one.after, one.before) for one in store.changes(row.run) if one.path not in others]
+    scratch = store.scratch(row.session)
+    if scratch:  # others may have been taken over since the changes were read
+        base = {**scratch.base, **{one.path: one.after for one in taken}}
+        scratch = replace(scratch, base={path: entry for path, entry in base.items() if entry is not None})
+    kept = replace(row, session=NO_SESSION, state=KEPT, created=time.time(), undone_by="")
+    store.put([kept], changes={row.run: taken}, scratch=scratch)
+    return kept
 
 
 def _conflicts(

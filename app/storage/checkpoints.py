@@ -174,6 +174,7 @@ AND number < (SELECT COALESCE(MIN(number), 9e18) FROM looks WHERE workspace = ? 
 UNKNOWN_BEFORE = "SELECT EXISTS (SELECT 1 FROM looks WHERE workspace = ? AND at > ? AND number < ? AND before IS NULL)"
 LAST_LOOK = "SELECT MAX(number) FROM looks WHERE workspace = ? AND run IN (SELECT value FROM json_each(?))"
 SIZES = "SELECT (SELECT COALESCE(SUM(size), 0) FROM contents) + (SELECT COALESCE(SUM(LENGTH(before)), 0) FROM looks)"
+SCRATCH = "INSERT OR REPLACE INTO scratch VALUES (?, ?, ?, ?, ?, ?)"
 SCRATCHES = "SELECT session, principal, created FROM scratch"
 MOST_ASKED = 500  # contents in one query
 _entries = msgpack.Decoder(list[tuple[bytes, Entry]])
@@ -270,8 +271,10 @@ class CheckpointStore:
         changes: Mapping[str, Iterable[Changed]] | None = None,
         entries: tuple[str, Entries] | None = None,
         look: LookRow | None = None,
+        *,
+        scratch: ScratchRow | None = None,
     ) -> None:
-        """Store rows, all changes of runs, the entries of a workspace and a look at it, in one transaction."""
+        """Store rows, all changes of runs, the entries of a workspace and more of it, in one transaction."""
         with self._transaction() as connection:
             for row in rows:
                 connection.execute(ROW, [getattr(row, name) for name in CheckpointRow.__struct_fields__])
@@ -285,6 +288,9 @@ class CheckpointStore:
             if look:
                 values = look.workspace, look.run, look.call, look.is_after, look.at, _encoded(look.before)
                 connection.execute(LOOK, values)
+            if scratch:
+                of_session = scratch.session, scratch.principal, scratch.origin, scratch.created
+                connection.execute(SCRATCH, (*of_session, _encoded(scratch.files), _encoded(scratch.base)))
 
     def last_was_whole(self, workspace: str) -> bool | None:
         """Return False if the last look that is kept could not see everything; None if there is none."""
@@ -336,11 +342,6 @@ class CheckpointStore:
             return {}
         with self._transaction() as connection:
             return {one: (name, at) for one, name, at in connection.execute(SCRATCHES)}
-
-    def put_scratch(self, row: ScratchRow) -> None:
-        values = row.session, row.principal, row.origin, row.created, *map(_encoded, (row.files, row.base))
-        with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO scratch VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def forget_scratch(self, session: str, path: str) -> None:
         """Forget the folder of a session, at this path, with all looks at it."""

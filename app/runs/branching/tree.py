@@ -15,7 +15,8 @@ async def partings(store: Store, session: str) -> list[dict[str, Any]]:
     """Return the turns of a session at which it has other branches, in their order, as clients get them.
 
     Each has the runs that follow `after` in different branches, oldest first; after None, the first ones. Of each run
-    it names the session to open to see it: the one that was used last.
+    it names the session to open to see it: the one that was used last. The first run of a branch names its `parent`,
+    the run that stands in its place in the session that it was forked from.
     """
     own = await store.branch(session)
     if own is None:
@@ -46,13 +47,16 @@ async def _turns(
 ) -> list[dict[str, str]]:
     """The runs that follow `last` in one branch or another, by their time."""
     after = last.id if last else None
-    following = await store.first_runs([one.session for one in branches if one.after == (after or "") and one.parent])
+    forks = {one.session: one.parent for one in branches if one.after == (after or "") and one.parent}
+    following = await store.first_runs([*forks])
     if goes_on := await store.next_run(last.session if last else own.tree, after):
         following.append(goes_on)
-    turns = []
+    turns, places = list[dict[str, str]](), dict[str, str]()
     for run in sorted({run.id: run for run in following}.values(), key=lambda one: (one.created, one.id)):
         holders = [one for until, one in held.get(run.session, ()) if run.created <= until]
         if holders:
             newest = max(holders, key=lambda one: (one.session == own.session, one.updated, one.session))
-            turns.append({"run": run.id, "session": newest.session})
+            original = places.get(forks.get(run.session, ""))
+            turns.append({"run": run.id, "session": newest.session} | ({"parent": original} if original else {}))
+            places |= dict.fromkeys([run.session, *(one.session for one in holders)], run.id)
     return turns

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.checkpoints.checkpoints import Checkpoints
 from app.checkpoints.retention import tidy
 from app.checkpoints.scratch import MOST_FOLDERS, Moment, NoSuchState, ScratchFolders
-from app.checkpoints.take_over import _changes, changes_of
-from app.checkpoints.undo import UndoRefused, undo_run
-from app.checkpoints.workspace_scans import RunOwner
+from app.checkpoints.take_over import _changes, changes_of, take_over
+from app.checkpoints.undo import UndoRefused, recover, undo_run
+from app.checkpoints.workspace_scans import NO_SESSION, RunOwner
 from app.core.events import Notice
 from app.storage.changes import StoreFailed
-from app.storage.checkpoints import LOOKS, SCHEMA, VERSION, CheckpointStore
+from app.storage.checkpoints import KEPT, LOOKS, SCHEMA, UNDOING, VERSION, CheckpointRow, CheckpointStore
 from app.workspace.scanner import ScanLimits
 from tests.support.checkpoints import checkpoints_in, tree
 
@@ -127,9 +129,21 @@ async def test_nothing_is_kept_of_a_session_that_is_gone(tmp_path: Path) -> None
     assert folders.of("ses_2")  # its session may be about to be stored
     row = checkpoints.store.scratch("ses_2")
     assert row
-    checkpoints.store.put_scratch(type(row)("ses_2", "ann", row.origin, time.time() - 3600, row.files, row.base))
+    checkpoints.store.put(scratch=type(row)("ses_2", "ann", row.origin, time.time() - 3600, row.files, row.base))
     await tidy(checkpoints, owner_of)
     assert folders.of("ses_2") is None and checkpoints.store.scratch("ses_2") is None
+
+
+@pytest.mark.parametrize("in_its_place", ["forks", "forks/ses_1"])
+async def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path, in_its_place: str) -> None:
+    folders = folders_in(tmp_path)
+    assert folders.checkpoints
+    await call(folders.checkpoints, "r", "c", lambda: None)
+    (tmp_path / in_its_place).parent.mkdir(exist_ok=True)
+    (tmp_path / in_its_place).touch()
+    with pytest.raises(StoreFailed, match="Make room"):
+        await folders.begin("ses_1", "ann", folders.checkpoints.root, Moment("r", (), ()))
+    assert not folders.checkpoints.store.scratch_sessions() and not list(folders.root.glob("*.unfilled"))
 
 
 async def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -288,3 +302,71 @@ async def test_many_changes_of_a_folder_are_parted_at_once(tmp_path: Path) -> No
     assert row
     changes = _changes(folders.checkpoints, folders.checkpoints.folder(str(folder)), row)
     assert len(changes.taken) == 8_000 and time.thread_time() - begun < 1.5
+
+
+class Killed(BaseException):
+    """The server ends here."""
+
+
+class Dying(CheckpointStore):
+    """Is killed instead of putting rows once more than `left` times."""
+
+    left = 9
+
+    def put(self, rows: Sequence[CheckpointRow] = (), *more: Any, **others: Any) -> None:
+        if rows and not self.left:
+            raise Killed
+        self.left -= bool(rows)
+        super().put(rows, *more, **others)
+
+
+async def begin_to_take_over(folder: Path, puts: int) -> tuple[ScratchFolders, Path]:
+    """Take over a changed and a new file, and be killed after so many puts; return what the next start has."""
+    (folder / "work").mkdir(parents=True)
+    folders = folders_in(folder)
+    assert folders.checkpoints
+    checkpoints, work = folders.checkpoints, folders.checkpoints.root
+    (work / "a").write_text("first")
+    await call(checkpoints, "r", "c", lambda: None)
+    await folders.begin("ses_1", "ann", work, Moment("r", (), ()))
+    await folders.fill("ses_1", ignore)
+    own = folders.of("ses_1")
+    assert own
+    (own / "a").write_text("other")
+    (own / "b").write_text("new")
+    changes = await changes_of(checkpoints, "ses_1", own)
+    checkpoints.store = Dying(folder / "checkpoints.db")
+    checkpoints.store.left = puts
+    with suppress(Killed):
+        await take_over(checkpoints, changes, changes.fingerprint, "ann")
+    return folders_in(folder), own
+
+
+async def test_a_take_over_that_is_killed_is_finished_and_can_be_undone(tmp_path: Path) -> None:
+    for puts, is_done in enumerate((False, True, True)):
+        folders, own = await begin_to_take_over(tmp_path / str(puts), puts)
+        checkpoints = folders.checkpoints
+        assert checkpoints and len(checkpoints.store.rows(UNDOING)) == (puts == 1)
+        await recover(checkpoints)
+        work = checkpoints.root
+        kept = [row for row in checkpoints.store.rows(KEPT) if row.session == NO_SESSION]
+        left = await changes_of(checkpoints, "ses_1", own)
+        assert (len(kept), len(left.taken)) == ((1, 0) if is_done else (0, 2)), puts
+        if not is_done:
+            await take_over(checkpoints, left, left.fingerprint, "ann")
+            kept = [row for row in checkpoints.store.rows(KEPT) if row.session == NO_SESSION]
+        assert tree(work) == tree(own)
+        await undo_run(checkpoints, kept[0].run, "ann")
+        assert (work / "a").read_text() == "first" and not (work / "b").exists()
+
+
+async def test_what_a_person_changed_after_a_killed_take_over_is_still_to_be_taken_over(tmp_path: Path) -> None:
+    folders, own = await begin_to_take_over(tmp_path / "x", 1)
+    checkpoints = folders.checkpoints
+    assert checkpoints
+    (checkpoints.root / "a").write_text("by a person")
+    await recover(checkpoints)
+    left = await changes_of(checkpoints, "ses_1", own)
+    assert [one.path for one in left.taken] == [b"a"] and (checkpoints.root / "a").read_text() == "by a person"
+    [kept] = [row for row in checkpoints.store.rows(KEPT) if row.session == NO_SESSION]
+    assert [one.path for one in checkpoints.store.changes(kept.run)] == [b"b"]

@@ -165,6 +165,26 @@ async def test_a_branch_is_compared_with_its_original_from_where_they_part(tmp_p
         await shot(page, "parted-phone")
 
 
+async def test_a_branch_of_a_branch_is_compared_with_that_one(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["The first.", "The second.", "The third."])) as served:
+        events, sessions = list[dict[str, Any]](), list[str]()
+        for number in range(3):
+            before = {"before": events[0]["run"]} if events else {}
+            if before:
+                made = await served.client.post(f"/sessions/{sessions[-1]}/fork", json=before)
+                sessions.append(made.json()["id"])
+            events = await served.chat(f"Question {number}", **({"session": sessions[-1]} if sessions else {}))
+            sessions = sessions or [events[0]["session"]]
+        async with browsing() as browser:
+            page = await browser.page()
+            await page.goto(f"{home(served)}/#{sessions[-1]}")
+            await expect(page.locator(".branch-count")).to_have_text("3 / 3")
+            await choose(page, "Compare with the original")
+            columns = page.locator(".parted-column")
+            await expect(columns.last).to_contain_text("The third.")
+            await expect(columns.first).to_contain_text("The second.")
+
+
 async def test_the_files_of_a_branch_are_taken_over(tmp_path: Path) -> None:
     async with branch_page(tmp_path) as (browser, page, branch):
         sent: list[Any] = []

@@ -29,6 +29,20 @@ async def take_over(page: Page, menu: str = "More about this branch") -> Locator
     return dialog
 
 
+async def no_way_to_the_workspace(page: Page) -> None:
+    """The files of a branch with its own folder are shown, and not the workspace's files of their names."""
+    await page.get_by_title("Show notes.txt").click()
+    shown = page.get_by_role("dialog", name="notes.txt")
+    await expect(shown.get_by_text("two")).to_be_visible()
+    await expect(shown.get_by_role("button", name="Open in the workspace")).to_have_count(0)
+    await shown.get_by_role("button", name="Close").click()
+    await page.get_by_role("button", name="Changes", exact=False).click()
+    changes = page.get_by_role("dialog", name="Changes")
+    await expect(changes.get_by_text("notes.txt").first).to_be_visible()
+    await expect(changes.get_by_role("button", name="Open in the workspace")).to_have_count(0)
+    await changes.get_by_role("button", name="Close").click()
+
+
 async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) -> None:
     notes = tmp_path / "work" / "notes.txt"
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(SCRIPT)) as served, browsing() as browser:
@@ -44,10 +58,11 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         await dialog.get_by_label("command").fill("echo two > notes.txt")
         await dialog.get_by_role("button", name="Try", exact=True).click()
         await expect(dialog).to_have_count(0)
-        assert session not in page.url
+        await expect(page).not_to_have_url(f"{home(served)}/#{session}")
         await page.locator("#approvals").get_by_role("button", name="Approve once").click()
         await expect(page.get_by_text("It is two.")).to_be_visible()
         await expect(page.locator(".branch-count")).to_have_text("2 / 2")
+        await no_way_to_the_workspace(page)
         assert notes.read_text() == "one\n"
         await shot(page, "try-real")
         more = page.get_by_role("button", name="More about this branch")
@@ -68,6 +83,7 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         await page.get_by_role("button", name="Previous branch").click()
         await page.get_by_role("button", name="Changes", exact=False).click()
         changes = page.get_by_role("dialog", name="Changes")
+        await expect(changes.get_by_role("button", name="Open in the workspace")).to_be_visible()
         await changes.get_by_role("button", name="Undo", exact=True).click()
         await changes.get_by_role("button", name="Undo all").click()
         await expect(changes.locator(".outcome")).to_have_text("")

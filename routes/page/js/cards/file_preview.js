@@ -7,7 +7,7 @@ import { t } from "../dom/more_texts.js";
 import { codeBlock } from "../text/code.js";
 import { escapeLine } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
-import { openInWorkspace, PICTURES } from "./message_files.js";
+import { hasOwnFolder, openInWorkspace, PICTURES } from "./message_files.js";
 
 const TEXT_BYTES = 256 * 1024; // of a text that are shown
 
@@ -28,7 +28,7 @@ export function openFile({ path, kind }, session) {
   const closed = dialog(escapeLine(path), (close) => [
     view,
     button(t("files.save"), save),
-    button(t("files.open"), () => openInWorkspace(path, close)),
+    ...(hasOwnFolder(session) ? [] : [button(t("files.open"), () => openInWorkspace(path, close))]),
     button(t("files.close"), () => close()),
   ]);
   return closed.then(() => setTimeout(() => urls.forEach((url) => URL.revokeObjectURL(url)), 10_000));

@@ -12,13 +12,17 @@ const PRELOAD_MARGIN = "300px"; // distance at which pictures are fetched
 export function fileElement(file, session) {
   const name = escapeCode(file.name || t(isPicture(file) ? "files.picture.unnamed" : "files.document.unnamed"));
   const shown = isPicture(file) ? thumbnail(file, session, name) : chip(file, session, name);
-  return file.path ? h("span", { class: "message-file" }, shown, workspaceButton(file.path)) : shown;
+  const isInWorkspace = file.path && !hasOwnFolder(session);
+  return isInWorkspace ? h("span", { class: "message-file" }, shown, workspaceButton(file.path)) : shown;
 }
 
 /** Files of a message lie in the workspace, too. */
 const workspaceButton = (path) => iconButton(t("files.open"), "folder", () => showInWorkspace(path));
 
 const showInWorkspace = (path) => document.dispatchEvent(new CustomEvent("open-in-workspace", { detail: { path } }));
+
+/** Whether a branch has its own folder, whose files the workspace panel does not show. */
+export const hasOwnFolder = (session) => Boolean(session?.startsWith("ses_own"));
 
 /** Shows the file in the workspace panel instead of a dialog; the panel takes the focus when the dialog is gone. */
 export function openInWorkspace(path, close) {

@@ -216,8 +216,9 @@ function switchIn(page, tools, view, parting) {
     if (by && turns[at + by]) goTo(page, view, turns[at + by], by < 0 ? "left" : "right");
   };
   const parts = [step(-1, "left", t("branch.previous")), count, step(1, "right", t("branch.next"))];
+  const original = turns.find(({ run }) => run === turns[at]?.parent) ?? turns[0]; // it may be gone
   const props = { class: "branch-switch", role: "group", "aria-label": t("branch.branches"), dataset: { turns: key } };
-  const element = h("div", { ...props, onkeydown }, parts, at > 0 && branchMenu(page, view, turns[0]));
+  const element = h("div", { ...props, onkeydown }, parts, at > 0 && branchMenu(page, view, original));
   tools.append(element);
   if (focused) element.querySelector(`.${focused.split(" ").at(-1)}:enabled, button:enabled`)?.focus();
 }

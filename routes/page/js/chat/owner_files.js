@@ -39,6 +39,7 @@ function row(event, run, session) {
 
 /** What is different in it; of a new file, and of one that is not kept, what is in it. */
 async function show(event, run, session) {
-  if (event.change === "modified" && !event.unkept) (await import("./run_changes.js")).openChanges(run, event.path);
+  if (event.change === "modified" && !event.unkept)
+    (await import("./run_changes.js")).openChanges({ run, session }, event.path);
   else (await import("../cards/file_preview.js")).openFile(event, session);
 }

@@ -3,7 +3,7 @@
  * branch that works in a folder of its own, with a button that takes its changes over into the workspace.
  */
 
-import { openInWorkspace } from "../cards/message_files.js";
+import { hasOwnFolder, openInWorkspace } from "../cards/message_files.js";
 import { get, post } from "../feed/api.js";
 import { announce, button, buttonRow, dialog, fill, h } from "../dom/elements.js";
 import { actionButton, confirmButton, Outcome, problemLine } from "../dom/forms.js";
@@ -16,9 +16,9 @@ const STATES = new Set(["open", "unavailable", "undoing", "undone"]); // which a
 const UNDOABLE = new Set(["kept", "undoing"]);
 const OPEN_AT_FIRST = 5; // files whose diff is open
 
-/** Shows what a run has changed, or only the file at `path`. */
-export function openChanges(run, path = null) {
-  const changes = new RunChanges(`/runs/${encodeURIComponent(run)}`, path);
+/** Shows what a run of the open session has changed, or only the file at `path`. */
+export function openChanges({ run, session }, path = null) {
+  const changes = new RunChanges(`/runs/${encodeURIComponent(run)}`, { only: path, opens: !hasOwnFolder(session) });
   return dialog(t("changes.title"), (close) => changes.build(close));
 }
 
@@ -31,8 +31,9 @@ export function openTakeOver(session) {
 class RunChanges {
   none = t("changes.none");
 
-  constructor(path, only = null) {
-    this.only = only;
+  /** `only`: the path of a file, or null; `opens`: files can be opened in the workspace. */
+  constructor(path, { only = null, opens = false } = {}) {
+    Object.assign(this, { only, opens });
     this.path = path;
     this.view = h("div", { class: "run-changes", "aria-live": "polite" }, t("loading.short"));
     this.outcome = new Outcome();
@@ -115,7 +116,8 @@ class RunChanges {
     const question = t("changes.question_one", { path: escapeLine(path) });
     const words = t("changes.undo_one");
     const undo = canUndo && confirmButton(words, question, t("changes.yes_one"), this.outcome, work);
-    const open = change !== "removed" && button(t("changes.open"), () => openInWorkspace(path, this.close));
+    const shown = this.opens && change !== "removed";
+    const open = shown && button(t("changes.open"), () => openInWorkspace(path, this.close));
     return h("div", { class: "buttons changed-file-buttons" }, open, undo);
   }
 }

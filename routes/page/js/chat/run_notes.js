@@ -111,7 +111,7 @@ function line(kind, words, offer) {
 
 /**
  * The line below a turn. `usage` of `run.finished`, or the last known one of a failed run.
- * `changes`: the run, if it has changed files.
+ * `changes`: `{run, session}` of the run, if it has changed files.
  */
 export function turnFoot(known, changes, tools) {
   return h("footer", { class: "turn-foot faint" }, tools, known && shownFacts(known, changes));
@@ -131,9 +131,9 @@ function shownFacts({ model, created, seconds, usage }, changes) {
 }
 
 /** A button that shows what the run has changed in the workspace. */
-function changesButton(run) {
+function changesButton(asked) {
   const load = () => import("./run_changes.js");
-  const open = loadOnce(load, ({ openChanges }) => openChanges(run));
+  const open = loadOnce(load, ({ openChanges }) => openChanges(asked));
   return button(t("run.changes"), open, { class: "foot-button" });
 }
 

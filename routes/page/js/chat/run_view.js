@@ -347,7 +347,7 @@ export class RunView {
     if (line) this.append(line);
     for (const { element } of this.#steers) element.querySelector(".note").textContent = t("run.kept");
     const { run, session } = this.asked;
-    const changes = this.#changesFiles && !readOnly && run;
+    const changes = this.#changesFiles && !readOnly && run && this.asked;
     const runsThere = readOnly ? null : this.#ownerFiles.element(run, session);
     if (runsThere) this.append(runsThere);
     const facts = this.started ? this.#facts(event) : null; // a shared conversation has none

@@ -38,9 +38,9 @@ const RUNS = {
     return announce(summary ? t("commands.compact.done", { count: summary.messages }) : t("commands.compact.waits"));
   },
   undo: async (page) => {
-    const run = page.conversation.latest?.asked.run;
-    if (!run) return announce(t("commands.nothing"), { urgent: true });
-    return (await import("../chat/run_changes.js")).openChanges(run);
+    const asked = page.conversation.latest?.asked;
+    if (!asked?.run) return announce(t("commands.nothing"), { urgent: true });
+    return (await import("../chat/run_changes.js")).openChanges(asked);
   },
   retry: (page) => {
     const asked = page.conversation.latest?.asked;

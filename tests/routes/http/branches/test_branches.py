@@ -73,7 +73,7 @@ async def test_an_edited_message_begins_a_branch_and_the_conversation_stays(tmp_
         [parting] = (await shown(served, session))["branches"]
         assert parting == {
             "after": first,
-            "turns": [{"run": second, "session": session}, {"run": runs[1], "session": deeper}],
+            "turns": [{"run": second, "session": session}, {"run": runs[1], "session": deeper, "parent": second}],
         }
         listed = (await served.client.get("/sessions")).json()["sessions"]
         assert [(one["id"], one["branches"]) for one in listed] == [(deeper, [session, branch])]  # the one used last
@@ -95,8 +95,29 @@ async def test_a_branch_may_begin_before_the_first_run(tmp_path: Path) -> None:
         assert [one["id"] for one in listed] == [session]
         _, other = await turn(served, "Another one", branch)
         assert (await shown(served, branch))["branches"] == [
-            {"after": None, "turns": [{"run": first, "session": session}, {"run": other, "session": branch}]}
+            {
+                "after": None,
+                "turns": [
+                    {"run": first, "session": session},
+                    {"run": other, "session": branch, "parent": first},
+                ],
+            }
         ]
+
+
+async def test_a_turn_names_the_one_that_it_was_forked_from(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["A", "B", "C", "D", "E"])) as served:
+        session, first = await turn(served, "A")
+        branch = await forked(served, session, before=first)
+        _, second = await turn(served, "B", branch)
+        deeper = await forked(served, branch, before=second)
+        _, third = await turn(served, "C", deeper)
+        behind = await forked(served, branch, after=second)
+        beside = await forked(served, behind, before=second)
+        _, fourth = await turn(served, "D", beside)
+        [parting] = (await shown(served, deeper))["branches"]
+        parents = {one["run"]: one.get("parent") for one in parting["turns"]}
+        assert parents == {first: None, second: first, third: second, fourth: second}
 
 
 async def test_branches_outlive_what_they_were_forked_from(tmp_path: Path) -> None:
@@ -144,7 +165,7 @@ async def test_turns_of_a_deleted_session_part_from_others_as_before(tmp_path: P
         _, other = await turn(served, "Another one", before)
         await turn(served, "Two", after)
         await served.client.delete(f"/sessions/{session}")
-        turns = [{"run": first, "session": after}, {"run": other, "session": before}]
+        turns = [{"run": first, "session": after}, {"run": other, "session": before, "parent": first}]
         for one in (before, after):
             assert (await shown(served, one))["branches"] == [{"after": None, "turns": turns}]
 

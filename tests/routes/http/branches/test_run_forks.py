@@ -514,6 +514,31 @@ async def test_a_joined_log_of_native_calls_is_forked(tmp_path: Path) -> None:
         assert replies[0].calls[0].arguments == edited
 
 
+async def test_a_reply_of_nothing_but_a_native_call_is_not_asked_for_again(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in "ab":
+        (work / name).write_text(f"It is {name}.")
+    model = Scripted([[Call(0, "read_file", {"path": "a"}, "native")], *(f"Answer {number}." for number in range(5))])
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+        events = await served.chat("Go.")
+        run, requests = events[0]["run"], len(model.requests)
+        for kind, edit, answers in (
+            ("usage", None, ["It is a."]),
+            ("tool.started", None, ["It is a."]),
+            ("tool.started", {"arguments": {"path": "b"}}, ["It is b."]),
+            ("tool.finished", None, ["It is a."]),
+        ):
+            forked = await fork(served, run, at=of_kind(await served.events(run), kind)[0]["seq"], edit=edit)
+            session, branch = place(forked)
+            await to_the_end(served, branch, forked[-1]["seq"] - 1)
+            await check_log(served, session, branch)
+            messages = await served.services.store.messages(session)
+            assert [one.text for one in messages if one.role == "tool"] == answers
+            requests += 1
+            assert len(model.requests) == requests  # that which follows the result
+
+
 async def test_a_branch_has_the_documents_and_the_long_results_of_its_run(tmp_path: Path) -> None:
     def native(name: str, **arguments: Any) -> Reply:
         return [Call(0, name, arguments, "native")]
