@@ -90,6 +90,17 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
+    """Have the runs of a test recorded, and replayed when its servers end: they must go the same way."""
+    from tests.support.replays import replayed_at_the_end
+
+    outcomes = replayed_at_the_end(monkeypatch)
+    yield
+    assert "same" in [one.state for one in outcomes]
+    assert [one for one in outcomes if one.state == "otherwise"] == []
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Cluster, None, None]:
     """A cluster of PostgreSQL, made when the first test needs it; skipped where there is none."""

@@ -232,7 +232,8 @@ class Replay:
 
         def end() -> None:
             if failed:
-                raise ProviderFailed(failed["code"], failed["message"], retryable=failed["retryable"])
+                code, message = failed["code"], failed["message"]
+                raise ProviderFailed(code, message, retryable=failed["retryable"])
             self._stop("")
 
         is_stopped = self._recording.run.state in STOPS - {"budget"}

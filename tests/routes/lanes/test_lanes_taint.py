@@ -235,6 +235,7 @@ async def test_what_a_client_has_searched_or_shows_beside_its_messages_is_untrus
         assert await one.fetches(context=[{"description": "Nothing", "value": ""}])
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_pdf_taints_a_conversation_of_the_servers_own_api(tmp_path: Path) -> None:
     """Also one that comes while the run is under way: the gate is stricter from its round on."""
     page, go_on = "```web_fetch\nhttp://127.0.0.1:{port}/\n```", asyncio.Event()

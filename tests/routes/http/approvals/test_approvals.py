@@ -179,6 +179,7 @@ async def test_an_edit_comes_through_the_same_door(tmp_path: Path) -> None:
     assert job.command == "touch two"
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_nobody_decided_in_time(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider, approval_time_limit_s="1") as served:
@@ -213,6 +214,7 @@ async def test_unattended_runs_are_refused_what_would_ask(tmp_path: Path) -> Non
     assert "does not ask for approval" in rejected["reason"] and not note(tmp_path).exists()
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_pending_approval_survives_a_restart(tmp_path: Path) -> None:
     provider = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
@@ -276,6 +278,7 @@ async def test_a_yes_over_a_file_that_has_changed_since_asks_again(tmp_path: Pat
     assert note(tmp_path).read_text() == "first"
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_file_that_never_stays_the_same_is_not_written(tmp_path: Path) -> None:
     model = Scripted(AGAIN)
     async with asyncio.timeout(30), serving(tmp_path, model) as served:
@@ -292,6 +295,7 @@ async def test_a_file_that_never_stays_the_same_is_not_written(tmp_path: Path) -
     assert any("changed 3 times" in message.text for message in model.requests[-1].messages)
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_changed_arguments_over_a_file_that_has_changed_ask_again(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted(AGAIN)) as served:
         turn, question, path = await asked_turn(served)

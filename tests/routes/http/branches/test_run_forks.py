@@ -171,6 +171,8 @@ async def test_a_branch_goes_on_to_its_end_and_its_calls_ask(tmp_path: Path) -> 
         assert read.text == "1\n2\n3\n"
         last = of_kind(rest, "tool.finished")[0]["seq"]
         deeper = place(await fork(served, branch, at=last))[0]
+        refused = await served.client.post(f"/runs/{branch}/replay")
+        assert refused.status_code == 409 and "another run" in refused.json()["error"]["message"]
         changes = (await served.client.get(f"/sessions/{deeper}/changes")).json()  # compared with the workspace
         assert [one["diff"].splitlines()[-1] for one in changes["files"]] == ["+2"]
         undone = await served.client.post(f"/runs/{branch}/undo")

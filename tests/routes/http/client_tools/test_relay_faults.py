@@ -145,6 +145,7 @@ async def test_a_relay_hands_over_no_more_calls_than_a_run_may_make(tmp_path: Pa
         assert (len(choice["message"]["tool_calls"]), choice["finish_reason"]) == (4, "tool_calls")
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_relay_needs_no_tool_seconds(tmp_path: Path) -> None:
     replies: list[list[Line]] = [
         *[[native_call("bash", command="sleep 60")]] * 2,

@@ -154,6 +154,7 @@ async def test_words_of_a_helper_are_data_and_taint_goes_both_ways(tmp_path: Pat
         assert below[0]["text"] == "Again" and below[0]["untrusted"], "a tainted conversation taints its helpers"
 
 
+@pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize(
     ("path", "reason"), [("/runs/{run}/cancel", "cancelled"), ("/pause", "paused"), ("", "deadline")]
 )
@@ -230,6 +231,7 @@ async def test_other_people_see_no_helper(tmp_path: Path) -> None:
             assert (await served.client.get(path, headers=other)).status_code == 404
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_another_model_is_asked_without_tools(tmp_path: Path) -> None:
     replies = {"Ask": [tool_call("ask_model", question="What is it?"), "So."], "What is it?": ["It is 42."]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:

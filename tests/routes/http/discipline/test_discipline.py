@@ -250,6 +250,7 @@ async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
 # Messages for a run that seems to be at its end.
 
 
+@pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize("at", ["nudge", "synthesis"])
 async def test_a_message_is_taken_until_it_is_sure_that_the_run_ends(tmp_path: Path, at: str) -> None:
     go_on = asyncio.Event()
@@ -268,6 +269,7 @@ async def test_a_message_is_taken_until_it_is_sure_that_the_run_ends(tmp_path: P
     assert last_message(provider, 2) == "And that?"
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_limits_hold_after_a_restart(tmp_path: Path) -> None:
     provider = Scripted([bashes("touch one", "touch two", "touch three"), "As far as I came."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:

@@ -117,6 +117,7 @@ async def test_it_is_off_unless_it_is_wanted(tmp_path: Path) -> None:
         assert notices(await served.chat()) == []
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_message_during_the_check_is_answered(tmp_path: Path) -> None:
     class Awaited(asyncio.Event):
         """Says when it is waited for."""

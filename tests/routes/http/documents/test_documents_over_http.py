@@ -137,6 +137,9 @@ async def test_an_edit_in_the_middle_of_a_run_reaches_its_next_round(tmp_path: P
             events = [event async for event in turn]
         [refused] = [event for event in of_kind(events, "tool.finished") if not event["ok"]]
         assert "old is not in" in refused["text"]
+        run = (await served.client.get(f"/sessions/{session}")).json()["runs"][-1]["id"]
+        again = await served.client.post(f"/runs/{run}/replay")
+        assert again.status_code == 409 and "changed documents" in again.json()["error"]["message"]
         [round_of_edit] = [at for at, one in enumerate(model.requests) if "version 1 -> 2" in one.messages[-1].text]
         assert round_of_edit == 3, "the first round after it"
         assert sum("version 1 -> 2" in message.text for message in model.requests[-1].messages) == 1

@@ -64,6 +64,7 @@ async def test_a_servers_tools_are_offered_and_run(tmp_path: Path) -> None:
         assert server["token_estimate"] > 0
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_unclassified_tools_belong_to_admins_and_ask(tmp_path: Path) -> None:
     provider = Scripted(["```mcp__helper__echo\nhello\n```", "Done."])
     async with serving_mcp(tmp_path, provider, {"helper": helper()}) as served:

@@ -110,6 +110,7 @@ async def test_a_run_that_asks_nobody_asks_nobody(tmp_path: Path, wish: dict[str
         ]
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_question_ends_with_its_run(tmp_path: Path) -> None:
     async with serving_mcp(tmp_path, Scripted([ASK, ASK]), {"helper": helper()}, tools=READS) as served:
         async with aclosing(served.turn(message="x")) as turn:

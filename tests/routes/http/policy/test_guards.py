@@ -170,6 +170,7 @@ SCREENED: dict[str, tuple[list[Reply], str, list[tuple[str, str]]]] = {
 }
 
 
+@pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize(("replies", "read", "records"), SCREENED.values(), ids=SCREENED)
 async def test_what_the_client_sends_for_a_handed_call_is_screened_too(
     tmp_path: Path, replies: list[Reply], read: str, records: list[tuple[str, str]]

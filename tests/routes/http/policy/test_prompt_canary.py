@@ -55,6 +55,7 @@ TEXTS: dict[str, Callable[[str], Reply]] = {
 }
 
 
+@pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize("says", TEXTS.values(), ids=TEXTS)
 async def test_a_reply_with_the_code_is_blocked_and_reported_once(tmp_path: Path, says: Callable[[str], Reply]) -> None:
     model = Gossip(says)
@@ -130,6 +131,7 @@ async def test_a_result_that_puts_the_code_together_is_blocked(tmp_path: Path) -
     assert model.code not in kept(tmp_path).decode("latin1")
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_each_run_has_a_code_of_its_own_and_plain_words_pass(tmp_path: Path) -> None:
     says = ("The ", "KIND ", "words %4 ", "\\u00", "4 K", "7 go through", " as they are.")
     codes = set()

@@ -144,6 +144,7 @@ async def test_responses_belong_to_who_made_them(tmp_path: Path) -> None:
         assert await get(served, response["id"]) == response
 
 
+@pytest.mark.usefixtures("replayed")
 @pytest.mark.parametrize("model", ["scripted", "dragoman/agent"])
 async def test_a_response_goes_on_from_any_other(tmp_path: Path, model: str) -> None:
     scripted = Scripted(["One.", "Two.", "Three."])
