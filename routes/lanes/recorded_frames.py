@@ -20,7 +20,7 @@ from routes.lanes.catalogue import LANES
 from routes.lanes.kept_turns import recorded_turn
 from routes.lanes.lane import Encoder
 
-MOST_CHARACTERS = 4 << 20  # of a log; of a longer one no frames are kept
+MOST_CHARACTERS = 512 << 10  # of a log, which is gone through at once at its end; of a longer one no frames are kept
 MOST_RUNS = 1024  # under way
 DIGEST = 4  # bytes
 _BY_NAME = {lane.name: lane for lane in LANES}

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from app.config.display import SECRET
+from app.config.settings import PATHS, Settings
 from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Reply, Scripted
+from app.runs.recording.world import DECIDING
 from tests.support.access.labelled import READ, labelled
 from tests.support.golden.playing import same_again
 from tests.support.server.serving import Served, serving, until
@@ -90,3 +93,8 @@ async def test_grants_count_as_they_did(tmp_path: Path) -> None:
         await turn_that_asks(served, session, "once")
         await turn_that_asks(served, session, "once")
         await all_the_same(served, 3)
+
+
+async def test_the_settings_that_decide_are_settings() -> None:
+    assert DECIDING - Settings.model_fields.keys() == set()
+    assert set() == DECIDING & (SECRET | PATHS), "no keys, no folders"
