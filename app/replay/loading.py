@@ -139,6 +139,7 @@ def log_of(stored: Stored) -> Recording:
         created=row.created,
         policy=policy,
         lane=lane,
+        ended=row.ended,
     )
     is_whole = len(logged) == len(stored.events)
     results, inside = _results(logged, stored)

@@ -46,6 +46,7 @@ class RunPart(Struct, omit_defaults=True):
     created: float
     policy: dict[str, Any] = field(default_factory=dict)
     lane: dict[str, Any] | None = None
+    ended: float | None = None
 
 
 class ResultPart(Struct, omit_defaults=True):

@@ -189,7 +189,9 @@ class TrialRun(Struct):
         finally:
             await self.factory.runs.cancel(row.id)
         now = summary_of(log, agent.provider.answers or row.model, seconds=round(monotonic() - began, 2))
-        then = summary_of(self.recording.events, self.recording.run.model)
+        run = self.recording.run
+        seconds = None if run.ended is None else round(run.ended - run.created, 2)
+        then = summary_of(self.recording.events, run.model, seconds=seconds)
         return Trial(self.recording.run.id, then, now, self._stopped_at)
 
     def _stage(self, agent: Agent) -> None:

@@ -228,7 +228,10 @@ def report(outcomes: Sequence[Outcome]) -> Iterable[str]:
     otherwise, replayed = counts[OTHERWISE], counts[OTHERWISE] + counts[SAME]
     runs = f"{replayed:,} replayed run{'' if replayed == 1 else 's'}"
     verb = "goes" if otherwise == 1 else "go"
-    yield f"{otherwise:,} of {runs} {verb} otherwise." if otherwise else f"{runs}: no difference."
+    if not outcomes:
+        yield "There is no run to replay."
+    elif replayed:
+        yield f"{otherwise:,} of {runs} {verb} otherwise." if otherwise else f"{runs}: no difference."
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:

@@ -261,7 +261,8 @@ def test_a_run_that_goes_otherwise_is_1_and_one_that_is_damaged_2(
     assert dragoman(tmp_path, "replay", run) == 2
     assert "cannot be replayed" in capsys.readouterr().out
     assert dragoman(tmp_path, "replay", "--all") == 0
-    assert "0 replayed runs: no difference." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("1 cannot be replayed") and "no difference" not in out
 
 
 async def damage(folder: Path, run: str) -> None:

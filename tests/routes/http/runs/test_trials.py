@@ -47,6 +47,7 @@ async def test_a_call_that_was_made_then_has_its_result(tmp_path: Path) -> None:
     assert fields["now"]["text"] == "It says hi, again."
     assert fields["then"]["calls"] == fields["now"]["calls"]
     assert fields["now"]["rounds"] == 2
+    assert fields["then"]["seconds"] > 0
     assert "stopped_at" not in fields
     assert (tmp_path / "work" / "a.txt").read_text() == "mine", "nothing was run"
     assert len(sessions) == 1, "a trial keeps no conversation"
