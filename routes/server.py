@@ -34,7 +34,6 @@ from routes.forwarding import forwarding
 from routes.http import (
     approvals,
     attachments,
-    branches,
     chat,
     checkpoints,
     documents,
@@ -48,7 +47,6 @@ from routes.http import (
     project,
     proofs,
     replays,
-    run_forks,
     runs,
     session_log,
     sessions,
@@ -57,6 +55,7 @@ from routes.http import (
 )
 from routes.http.administration import audit, endpoints, hooks, metrics, pause, settings, tokens
 from routes.http.automation import schedules, triggers
+from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers

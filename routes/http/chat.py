@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.storage.runs import RunRow
 from app.transcript.run_request import CallResult, RunRequest
-from routes.http.branches import files_of_run
+from routes.http.branching.branches import files_of_run
 from routes.http.session_labels import known_labels
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.message_parts import file_limits

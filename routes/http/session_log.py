@@ -16,7 +16,7 @@ from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE
-from routes.http.branches import log_fields
+from routes.http.branching.branches import log_fields
 from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import query_number

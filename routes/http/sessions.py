@@ -20,7 +20,7 @@ from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
 from routes.deletion import delete_conversation
-from routes.http.branches import branch_fields, delete_branches
+from routes.http.branching.branches import branch_fields, delete_branches
 from routes.http.library.listing import (
     folders_of,
     found_fields,

@@ -41,7 +41,7 @@ export class TryDialog {
     const cancel = button(t("dialog.cancel"), () => close());
     return h(
       "form",
-      { class: "form try-from", onsubmit },
+      { class: "form try-out", onsubmit },
       h("p", { class: "faint" }, t("try.about", { at: this.at })),
       field(t("try.model"), this.model),
       this.edited?.element,
