@@ -131,10 +131,11 @@ def _item(path: Path, number: int, table: Any) -> Item:
 def _tried(remote: Remote, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of one trial, or its error, which ends no other."""
     checks = {"checks": item.checks} if item.checks else {}
+    wanted = body.get("model", "")
     try:
-        return remote.call("POST", f"/runs/{item.run}/replay", {**body, **checks}, LIMIT_S) | {"wanted": body["model"]}
+        return remote.call("POST", f"/runs/{item.run}/replay", {**body, **checks}, LIMIT_S) | {"wanted": wanted}
     except Refusal as refusal:
-        return {"run": item.run, "wanted": body.get("model", ""), "error": str(refusal)}
+        return {"run": item.run, "wanted": wanted, "error": str(refusal)}
 
 
 def has_passed(result: Mapping[str, Any]) -> bool:

@@ -138,6 +138,15 @@ async def test_the_command_shows_both_ways_side_by_side(tmp_path: Path) -> None:
     assert json.loads(other[1])[0]["stopped_at"] == 'bash {"command": "ls"}'
 
 
+async def test_another_prompt_needs_no_other_model(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("Be brief.")
+    async with tried(tmp_path, WRITES, "Hi.") as (served, run):
+        words = ["replay", run, "--system", str(tmp_path / "prompt.txt")]
+        code, text = await asyncio.to_thread(command, words, tmp_path, str(served.client.base_url))
+    assert code == 0, text
+    assert "text now: Hi." in text
+
+
 SETS = {
     "none": ("", "names no runs"),
     "no toml": ("[[runs", "is no TOML"),
