@@ -60,7 +60,6 @@ export class RunView {
   isFork = false;
   usage = null; // its last `usage`
   log = null; // its events, where they are not to be fetched
-  times = null; // `[seq, seconds]` of its events, of a run whose times are known
   #part = null;
   #note = null;
   #plan = null; // the model's list of steps

@@ -1,6 +1,6 @@
 /**
- * The moments of a run: its events, when each was, and its rounds, calls and waits. The log has no times: where no
- * exact ones are given they are derived from what events say of durations, and from when the run began and ended.
+ * The moments of a run: its events, when each was, and its rounds, calls and waits. The log has no times: they are
+ * derived from what events say of durations, and from when the run began and ended.
  */
 
 const DELTAS = new Set(["text.delta", "reasoning.delta", "tool.delta", "document.delta"]);
@@ -13,14 +13,13 @@ export class Moments {
   rounds = []; // positions at which they begin
   spans = []; // `{kind, call, name, from, to}`, calls and waits by their positions; behind the last one is now
 
-  /** `total`: the run's seconds, if known. `exact`: `[seq, seconds]` in order, of a recorded run. */
-  constructor(rows, { total = 0, exact = null } = {}) {
+  /** `total`: the run's seconds, if known. */
+  constructor(rows, total = 0) {
     this.events = eachEvent(rows);
-    this.isExact = exact !== null;
     this.#read();
     const end = this.events.length;
     const isOpen = this.spans.some(({ to }) => to === end);
-    this.seconds = exact ? exactTimes(this.events, exact) : derivedTimes(this.events, total, isOpen);
+    this.seconds = derivedTimes(this.events, total, isOpen);
   }
 
   #read() {
@@ -101,17 +100,7 @@ function eachEvent(rows) {
   });
 }
 
-/** Of each event, and of now. One without a time has that of the last one before it that has one. */
-function exactTimes(events, exact) {
-  let next = 0,
-    seconds = 0;
-  return [...events, { seq: Number.POSITIVE_INFINITY }].map(({ seq }) => {
-    while (next < exact.length && exact[next][0] <= seq) seconds = exact[next++][1];
-    return seconds;
-  });
-}
-
-/** `isOpen`: a call or a wait goes on until now. */
+/** The seconds of each event, and of now. `isOpen`: a call or a wait goes on until now. */
 function derivedTimes(events, total, isOpen) {
   const steps = [...events, null].map(() => 0); // known seconds before each event, and before now
   const shares = [...events.map(() => 0), isOpen ? WAIT : 0]; // parts of the seconds that nothing tells of

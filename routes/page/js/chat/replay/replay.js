@@ -116,7 +116,7 @@ export class Replay {
   #build(rows) {
     const { created, ended } = this.view.asked;
     const total = (ended ?? Date.now() / 1000) - created;
-    this.moments = new Moments(rows, { total, exact: this.view.times });
+    this.moments = new Moments(rows, total);
     this.line = new Timeline(this.moments, (position) => this.#pick(position));
     this.play = iconButton(t("replay.play"), "play", () => this.#toggle());
     this.speed ??= select(
@@ -159,7 +159,7 @@ export class Replay {
     const { moments } = this;
     this.line.show(position);
     const times = { at: formatDuration(moments.secondsAt(position)), of: formatDuration(moments.length_s) };
-    const time = t(moments.isExact ? "replay.time" : "replay.time.about", times);
+    const time = t("replay.time", times);
     const words = [time, placeWords(moments, position), ...this.#facts(moments.usageAt(position))];
     this.told.textContent = words.filter(Boolean).join(" · ");
     this.words.textContent = t("replay.bar", { event: eventWords(moments, position) });
