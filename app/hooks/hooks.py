@@ -46,7 +46,7 @@ class Hooks:
         return any(row.on is on and row.kind == "guard" for row in self.rows)
 
     def of_trials(self) -> Hooks:
-        """Return the hooks for a run whose calls and answer are not real: no observer is told."""
+        """Return the hooks for a run whose calls and answer are not real: no observer is notified."""
         return Hooks([row for row in self.rows if row.kind == "guard"], self._redactor, self._environ)
 
     async def call(self, on: HookEvent, fields: Mapping[str, Any], tool: str = "") -> Verdict:

@@ -20,7 +20,18 @@ NOT_ASKED = "nobody: it was not asked then"
 NO_STORE = cast("ApprovalStore", None)  # none of its methods is called
 
 
-class ReplayedApprovals(Approvals):
+class StorelessApprovals(Approvals):
+    """Approvals of which nothing is kept; `wait` decides them."""
+
+    def __init__(self, time_limit_s: float | None = None) -> None:
+        super().__init__(NO_STORE, time_limit_s)
+
+    async def withdraw(self, run: str, by: str = RUN_ENDED) -> ApprovalRow | None:
+        waiting = self._waiting.pop(run, None)
+        return replace(waiting[0], state="withdrawn", by=by, decided=time.time()) if waiting else None
+
+
+class ReplayedApprovals(StorelessApprovals):
     """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant.
 
     `asked` are the ids of all that was asked about, answered or not. `time_limit_s` is only shown. A call that was not
@@ -35,7 +46,7 @@ class ReplayedApprovals(Approvals):
         stop: Callable[[str], None],
         time_limit_s: float | None = None,
     ) -> None:
-        super().__init__(NO_STORE, time_limit_s)
+        super().__init__(time_limit_s)
         self._asked = asked
         self._answers = answers
         self._grants_then = list(grants_then)
@@ -76,7 +87,3 @@ class ReplayedApprovals(Approvals):
 
     async def grants_of_quotations(self, session: str) -> list[Grant]:
         return self._quoted
-
-    async def withdraw(self, run: str, by: str = RUN_ENDED) -> ApprovalRow | None:
-        waiting = self._waiting.pop(run, None)
-        return replace(waiting[0], state="withdrawn", by=by, decided=time.time()) if waiting else None

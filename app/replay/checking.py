@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -77,7 +76,7 @@ def frames_now(recording: Recording, played: Played, frames_of: FramesOf) -> lis
     run = recording.run
     if run.lane is None or not (recording.frames and recording.is_whole):
         return None
-    return frames_of(run.lane, run.id, run.session, run.created, [json.loads(row.data) for row in played.rows])
+    return frames_of(run.lane, run.id, run.session, run.created, played.events)
 
 
 async def checked_row(
@@ -102,7 +101,7 @@ def accepted(recording: Recording, played: Played, frames: list[str] | None) -> 
     """Return the recording with what the run does now as what it is to do. Raises UnusableRecording."""
     if played.unknown:
         raise UnusableRecording(UNKNOWN.format(call=played.unknown))
-    changed = replace(recording, events=[json.loads(row.data) for row in played.rows], requests=[])
+    changed = replace(recording, events=played.events, requests=[])
     changed.frames = recording.frames if frames is None else frames
     left = {side: deque(one for one in recording.requests if one.side is side) for side in (False, True)}
     for now in played.requests:

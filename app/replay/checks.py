@@ -13,6 +13,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from app.core.strict_model import StrictModel
+from app.replay.words import short
 from tools.base.outcome import Result, ToolFailed
 from tools.base.workspace import inside, regular_file
 from tools.catalogue import TOOLS
@@ -111,5 +112,4 @@ async def _command(command: str, context: Context | None, refusal: Refusal) -> C
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return short(text, LONGEST)

@@ -23,7 +23,7 @@ from app.replay.events import Event
 from app.replay.loading import Stored, log_of
 from app.replay.playing import STOPS
 from app.replay.recording import Recording, UnusableRecording
-from app.runs.discipline.reminders import GOES_ON
+from app.runs.discipline.reminders import CONTINUED, GOES_ON
 from app.runs.recording import parts
 from app.runs.recording.values import grant_fields
 from app.runs.recording.world import OWN, principal_part, settings_in_force
@@ -42,7 +42,6 @@ MISSING = (
 NO_START = "The run ended before it began: there is nothing to replay."
 NEEDS_RECORDING = "The run asked its model beside its rounds (a judge, a summary, a check): only a recording has that."
 NEEDS_CODE = "The model repeated the code of its prompt, which was blocked: only a recording has that place."
-CONTINUED = "continued"
 OF_REPLIES = frozenset(
     {events.TextDelta.type, events.ReasoningDelta.type, events.ToolDelta.type, events.ToolRejected.type}
 )

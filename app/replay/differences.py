@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from app.replay.events import Event, compared
 from app.replay.playing import Played
 from app.replay.recording import Recording
+from app.replay.words import short
 from app.runs.recording.parts import Decided, Held, RequestPart
-from app.storage.runs import EventRow
 
 MOST = 40  # differences of a run that are named
 LONGEST = 160  # characters of a value in words
@@ -43,6 +44,11 @@ class Difference(Struct, frozen=True):
         if not self.now:
             return f"{self.where}: {self.then} is not there any more"
         return f"{self.where}: was {self.then}, is {self.now}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As JSON has it, with the words."""
+        return {**msgspec.to_builtins(self), "words": self.words}
 
 
 def differences(recording: Recording, played: Played, frames: Sequence[str] | None = None) -> list[Difference]:
@@ -82,16 +88,11 @@ def _decision(one: Decided | None) -> str:
 def _events(recording: Recording, played: Played) -> Iterator[Difference]:
     tokens = recording.is_recorded
     then = [one for one in compared(recording.events, tokens=tokens) if _counts(one, recording)]
-    now = [one for one in compared(map(_fields, played.rows), tokens=tokens) if _counts(one, recording)]
+    now = [one for one in compared(played.events, tokens=tokens) if _counts(one, recording)]
     pairs = _paired([*map(_key, then)], [*map(_key, now)])
     for old, new in pairs if recording.is_whole else _without_rest(pairs, len(then), len(now)):
         before, after = (then[old] if old is not None else None), (now[new] if new is not None else None)
         yield _event(before, after)
-
-
-def _fields(row: EventRow) -> Event:
-    fields: Event = json.loads(row.data)
-    return fields
 
 
 def _counts(event: Event, recording: Recording) -> bool:
@@ -211,5 +212,4 @@ def _without_rest(pairs: Iterable[Pair], then: int, now: int) -> list[Pair]:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return short(text, LONGEST)

@@ -33,39 +33,38 @@ AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint"
 def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
     """Return the events in the form that two logs of the same run share. With `tokens` measured tokens count, too."""
     found, leaks = list[Event](), list[Event]()
-    for event in _from_start(logged):
-        if _is_left_out(event):
-            continue
-        if event["type"] == events.Notice.type and event["code"] == CANARY:  # it comes between any two pieces
-            leaks.append(event)
-            continue
-        one = _without_volatile(event, tokens=tokens)
-        if found and _continues(found[-1], one):
-            found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
-        else:
-            found.append(one)
-    return _in_order_of_calls([*found, *leaks])
+    for event in _kept(logged):
+        is_leak = event["type"] == events.Notice.type and event["code"] == CANARY  # it comes between any two pieces
+        (leaks if is_leak else found).append(_without_volatile(event, tokens=tokens))
+    return _in_order_of_calls([*_with_joined_deltas(found), *leaks])
 
 
 def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
     """Return a log in the form that frames are compared of: deltas joined, without times, estimates and chance."""
+    found = _with_joined_deltas(map(_for_lanes, _kept(logged)))
+    return [EventRow(run, seq, one["type"], json.dumps(one)) for seq, one in enumerate(found, 1)]
+
+
+def _for_lanes(event: Event) -> Event:
+    one = {name: value for name, value in event.items() if name not in TIMES}
+    if "duration_s" in event:
+        one["duration_s"] = 0.0
+    if event["type"] == events.Usage.type:
+        one = _only_measured(one)
+    if event["type"] == events.RunFinished.type:
+        usage = {name: value for name, value in event["usage"].items() if name != "timing"}
+        one["usage"] = _only_measured(usage)
+    return one
+
+
+def _with_joined_deltas(those: Iterable[Event]) -> list[Event]:
     found = list[Event]()
-    for event in _from_start(logged):
-        if _is_left_out(event):
-            continue
-        one = {name: value for name, value in event.items() if name not in TIMES}
-        if "duration_s" in event:
-            one["duration_s"] = 0.0
-        if event["type"] == events.Usage.type:
-            one = _only_measured(one)
-        if event["type"] == events.RunFinished.type:
-            usage = {name: value for name, value in event["usage"].items() if name != "timing"}
-            one["usage"] = _only_measured(usage)
+    for one in those:
         if found and _continues(found[-1], one):
             found[-1] = found[-1] | {"text": found[-1]["text"] + one["text"]}
         else:
             found.append(one)
-    return [EventRow(run, seq, one["type"], json.dumps(one)) for seq, one in enumerate(found, 1)]
+    return found
 
 
 def _only_measured(usage: Event) -> Event:
@@ -75,11 +74,11 @@ def _only_measured(usage: Event) -> Event:
     return {name: 0 if name.endswith("_tokens") else value for name, value in usage.items()}
 
 
-def _from_start(logged: Iterable[Event]) -> list[Event]:
-    """Return the events from the run's start on: what precedes it is about its turn."""
+def _kept(logged: Iterable[Event]) -> list[Event]:
+    """Return the events that count from the run's start on: what precedes it is about its turn."""
     every = list(logged)
     at = next((at for at, one in enumerate(every) if one["type"] == events.RunStarted.type), 0)
-    return every[at:]
+    return [one for one in every[at:] if not _is_left_out(one)]
 
 
 def _is_left_out(event: Event) -> bool:

@@ -14,6 +14,7 @@ from app.checkpoints.scratch import FORK
 from app.core import events
 from app.core.messages import Message, as_json
 from app.policy.guards import CANARY, JUDGE, SCREEN, UNSCREENED
+from app.replay.events import Event
 from app.replay.recording import NO_EVENTS, AnswerPart, Recording, ResultPart, RunPart, SteeringPart, UnusableRecording
 from app.runs.recording import parts
 from app.runs.recording.world import our_version
@@ -27,10 +28,11 @@ from app.storage.store import Store
 from app.transcript.conversation import STOPPED
 from tools.base.permit import canonical
 
-Event = dict[str, Any]
-# Events between the start and the end of a call that are the run's own: its guards' verdicts, and what is not compared.
-OWN = frozenset({events.Usage.type, events.ToolProgress.type, events.ToolStarted.type, events.ToolFinished.type})
-OWN |= {events.TextDelta.type, events.RunFinished.type, events.RunFailed.type}  # the end of a run within a call
+# Events between the start and the end of a call that are the run's own: what is not compared, and the end of the run.
+OWN = frozenset(
+    {events.Usage.type, events.ToolProgress.type, events.ToolStarted.type, events.ToolFinished.type}
+    | {events.TextDelta.type, events.RunFinished.type, events.RunFailed.type}
+)
 ASKS = frozenset({"ask_model"})  # tools that query a model: the usage of that came with the call
 OF_GUARDS = frozenset({CANARY, JUDGE, SCREEN})
 CUT = "The recording was cut at its limit: later requests are not compared."

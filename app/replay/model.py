@@ -70,7 +70,7 @@ class ReplayedModel(BaseProvider):
             if one.opening
         }
         self._counter = ReplayedCounter(self)
-        self.on_request: Callable[[bool], None] = lambda _: None  # is told of side queries, too
+        self.on_request: Callable[[bool], None] = lambda _: None  # called for side queries, too
         self.ending: Callable[[], None] | None = None  # of a run that makes further requests
         self.clock_s = 0.0
         self.is_whole = True  # else the run made further requests

@@ -45,20 +45,21 @@ from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
 from app.replay.calls import calls_in, calls_of, changes_of_targets, events_of, stopped_calls
-from app.replay.events import AROUND
+from app.replay.events import AROUND, Event
 from app.replay.model import ReplayedModel, costs_in
 from app.replay.recording import Recording, UnusableRecording
 from app.replay.task import ReplayTask, ReplayWriter
 from app.replay.tools import Results, event_of, tools_of
+from app.replay.words import call_in_words
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
 from app.runs.agent import Agent
-from app.runs.delegation.shared_limits import SharedLimits, taken
+from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
 from app.runs.recording.stand_ins import MadeUp, StandIns
 from app.runs.recording.values import grant_in
 from app.runs.session_queue import SessionQueue
-from app.storage.runs import EventRow, RunRow
+from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed, InboxFull
 from parsing import Arguments
@@ -75,7 +76,7 @@ NOT_OURS = "The recording has what this version does not know"
 class Played(Struct):
     """The run as it goes now. `unknown`: the call that it makes and that has no recorded result."""
 
-    rows: list[EventRow]
+    events: list[Event] = field(default_factory=list)
     requests: list[parts.RequestPart] = field(default_factory=list)
     rest: parts.Since = field(default_factory=parts.Since)
     unknown: str = ""
@@ -97,7 +98,7 @@ class Replay:
         self._shown = MadeUp(self._redactor.add, CODE)
         self._steering = deque(recording.steering)
         self._requests = 0, 0  # the round, and its requests so far
-        self._played = Played([])
+        self._played = Played()
         try:
             self._limits = deque(limits_in(recording))
             self._task = self._made(exact=exact)
@@ -112,8 +113,12 @@ class Replay:
         if not done:
             task.stop(ENDED_HERE)
             await asyncio.wait([task.task])
-        self._played.rows = self._played.rows or task.log.take_events()
+        self._take_events()
         return self._played
+
+    def _take_events(self) -> None:
+        """Keep what was logged so far, unless the replay has come to its end before."""
+        self._played.events = self._played.events or [json.loads(row.data) for row in self._task.log.take_events()]
 
     def _made(self, *, exact: bool) -> ReplayTask:
         recording, begin = self._recording, self._begin
@@ -183,10 +188,9 @@ class Replay:
         """Yield what was said of the run before its first round: what its files and what came with it gave rise to."""
         started = dropwhile(lambda one: one["type"] != RunStarted.type, self._recording.events)
         for fields in takewhile(lambda one: one["type"] != RoundStarted.type, started):
-            if fields["type"] == Usage.type:
-                yield _queried(event_of(fields), agent, model)
-            elif fields["type"] == Notice.type and fields["code"] not in AROUND | {CANARY}:
-                yield event_of(self._shown.shown_in(fields))
+            is_own = fields["type"] == Notice.type and fields["code"] in AROUND | {CANARY}
+            if fields["type"] in (Notice.type, Usage.type) and not is_own:
+                yield _queried(event_of(self._shown.shown_in(fields)), agent, model)
 
     def _spent(self, model: ReplayedModel, results: Results, kind: BudgetKind) -> str:
         """Return the words in which the run's budget was spent, once there; else an empty text."""
@@ -218,13 +222,10 @@ class Replay:
 
     def _log(self, event: AgentEvent) -> None:
         """Log what came with a call; what a helper has taken counts for the limits of its run."""
-        if isinstance(event, Usage):
-            event = _queried(event, self._task.agent, self._model)
-        self._task.log.add(event)
-        limits = self._task.agent.discipline.limits
-        if isinstance(event, HelperFinished) and isinstance(limits, SharedLimits):
-            used = event.usage["prompt_tokens"] + event.usage["completion_tokens"]
-            limits.family.ended += taken(event.rounds, event.calls, used)
+        agent = self._task.agent
+        self._task.log.add(_queried(event, agent, self._model))
+        if isinstance(event, HelperFinished) and isinstance(limits := agent.discipline.limits, SharedLimits):
+            limits.family.count(event.rounds, event.calls, event.usage)
 
     def _ending(self) -> Callable[[], None] | None:
         """Return what ends a run that makes a request that is not recorded, as it ended then; None if it answered."""
@@ -283,7 +284,7 @@ class Replay:
     def _stop(self, why: str) -> None:
         """Stop as the run was stopped then: where it ended with a reason, for that one."""
         if not self._recording.is_whole:  # how the run went on from here is not known
-            self._played.rows = self._played.rows or self._task.log.take_events()
+            self._take_events()
         state = self._recording.run.state
         self._task.stop(state if state in STOPS else why or ENDED_HERE)
 
@@ -292,12 +293,12 @@ class Replay:
         if not self._recording.is_whole:
             self._stop("")
             return
-        self._played.unknown = f"{name} {json.dumps(arguments, ensure_ascii=False)}"
+        self._played.unknown = call_in_words(name, arguments)
         self._task.stop(ENDED_HERE)
 
 
 def _queried(event: AgentEvent, agent: Agent, model: ReplayedModel) -> AgentEvent:
-    """Count a side query that is not made again, and return its event."""
+    """Return the event; if it is the use of a side query, which is not made again, count it."""
     if not isinstance(event, Usage):
         return event
     model.skip_side()

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from app.context.compaction.replay import CompactedState
+from app.redaction.redactor import Redactor
 from app.runs.recording.parts import Begin, Decided, RequestPart, Since
 
 FORMAT, VERSION = "dragoman run", 1
@@ -177,6 +178,11 @@ def read_file(path: Path) -> Recording:
     if len(content) > MOST_BYTES:
         raise UnusableRecording(f"{path} has more than {MOST_BYTES:,} bytes.")
     return read_recording(content, str(path))
+
+
+def redacted(recording: Recording, redactor: Redactor) -> Recording:
+    """Return a recording without what has become a secret since it was stored."""
+    return msgspec.convert(redactor.redact_value(msgspec.to_builtins(recording)), Recording)
 
 
 def _sum(content: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ class ReplayWriter:
         return RunLog(run, self, on_failure, listeners)
 
     def announce(self, log: RunLog) -> None:
-        """Nobody watches."""
+        """There are no watchers."""
 
     async def flush(self) -> None:
         """Nothing is stored."""

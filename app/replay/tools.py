@@ -85,7 +85,7 @@ class Results(Struct):
             self.stop("cancelled")
 
     def loses_nothing(self, name: str, arguments: Arguments) -> bool:
-        """Return what the workspace of then said of a call: if nobody was asked, nothing was lost."""
+        """Return what the workspace of then said of a call: if it was not asked for, nothing was lost."""
         return key_of(name, arguments) not in self.asked
 
     def binding(self, name: str, arguments: Arguments) -> str:

@@ -13,7 +13,6 @@ from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from secrets import token_hex
 from time import monotonic
 from typing import Literal, Self
 
@@ -21,16 +20,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.checkpoints.call_changes import CallChanges
-from app.checkpoints.scratch import Moment
+from app.checkpoints.scratch import Moment, own_session
 from app.core import events
 from app.core.events import Notice
-from app.policy.approvals import Approvals
 from app.policy.gate import Gate
-from app.replay.approvals import NO_STORE
+from app.replay.approvals import StorelessApprovals
 from app.replay.checks import BASH, Checked
 from app.replay.events import Event
 from app.replay.recording import Recording, ResultPart
 from app.replay.tools import key_of
+from app.replay.words import call_in_words
 from app.replay.world import messages_of
 from app.runs.agent import Agent
 from app.runs.run_factory import RunFactory
@@ -108,21 +107,17 @@ class RecordedResults(Struct):
         return bool(self.by_key.get(key_of(name, arguments)))
 
 
-class TrialApprovals(Approvals):
+class TrialApprovals(StorelessApprovals):
     """Approvals of a trial: a call that was made then may be given its result, any other is denied."""
 
     def __init__(self, recorded: RecordedResults) -> None:
-        super().__init__(NO_STORE)
+        super().__init__()
         self._recorded = recorded
 
     async def wait(self, row: ApprovalRow) -> ApprovalRow:
         self._waiting.pop(row.run, None)
         known = self._recorded.has(row.name, json.loads(row.arguments))
         return replace(row, state="approved" if known else "denied", by=NOT_ASKED, scope="once")
-
-    async def withdraw(self, run: str, by: str = "") -> ApprovalRow | None:
-        waiting = self._waiting.pop(run, None)
-        return replace(waiting[0], state="withdrawn", by=by) if waiting else None
 
 
 class TrialRun(Struct):
@@ -149,7 +144,7 @@ class TrialRun(Struct):
         if self.live:
             run, scratch = self.recording.run, self.factory.scratch
             workspace = await self.factory.workspace_of(self.principal, run.session)
-            self._session = f"ses_{token_hex(10)}"
+            self._session = own_session()
             try:
                 await scratch.begin(self._session, self.principal.name, workspace, Moment(run.id, (), ()))
                 await scratch.fill(self._session, _tell_nobody)
@@ -192,7 +187,7 @@ class TrialRun(Struct):
         run = self.recording.run
         seconds = None if run.ended is None else round(run.ended - run.created, 2)
         then = summary_of(self.recording.events, run.model, seconds=seconds)
-        return Trial(self.recording.run.id, then, now, self._stopped_at)
+        return Trial(run.id, then, now, self._stopped_at)
 
     def _stage(self, agent: Agent) -> None:
         """Put recorded results in place of tools, and leave out what keeps something."""
@@ -216,7 +211,7 @@ class TrialRun(Struct):
                 yield Result(found.ok, found.text, found.exit_code, untrusted=found.untrusted)
                 return
             if not is_real:
-                self._stopped_at = f"{tool.name} {json.dumps(arguments, ensure_ascii=False)}"
+                self._stopped_at = call_in_words(tool.name, arguments)
                 await self._stop()
             async with aclosing(tool.run(tool.with_paths(arguments, context.workspace), context)) as updates:
                 async for update in updates:
@@ -243,7 +238,7 @@ class TrialRun(Struct):
 
 
 async def _tell_nobody(_: Notice) -> None:
-    """Nobody watches the copying."""
+    """The copying is not watched."""
 
 
 def summary_of(log: Sequence[Event], model: str, seconds: float | None = None) -> Summary:
@@ -277,7 +272,7 @@ def _calls(log: Sequence[Event]) -> Iterator[str]:
     for one in log:
         match one["type"]:
             case events.ToolStarted.type:
-                words = f"{one['name']} {json.dumps(one['arguments'], ensure_ascii=False)}"
+                words = call_in_words(one["name"], one["arguments"])
                 yield f"{words} (failed)" if one["call"] in failed else words
             case events.ToolRejected.type if one.get("name"):
                 yield f"{one['name']} (refused)"

@@ -47,7 +47,7 @@ from app.provenance.native_text import calls_in_text
 from app.runs.discipline.doubted_calls import ASKED, to_make_natively
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
-from app.runs.discipline.reminders import GOES_ON
+from app.runs.discipline.reminders import CONTINUED, GOES_ON
 from app.runs.discipline.round_end import TIME_LIMIT_S, RoundEnd
 from app.runs.first_contact import FirstContact
 from app.runs.recovery.history import broken_off
@@ -198,7 +198,7 @@ class Agent(Struct):
             conversation.answer(call, BROKEN_OFF)
         self.totals.rounds -= 1
         self.discipline.break_off(broken_off(conversation.messages))
-        await context.emit(Notice("continued", GOES_ON.format(why=BROKE_OFF)))
+        await context.emit(Notice(CONTINUED, GOES_ON.format(why=BROKE_OFF)))
         return False
 
     async def _conclude(self, context: RunContext, left: LeftOff, kept: Message, round_end: RoundEnd) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from app.config.settings import Loaded, Settings
+from app.config.settings import Loaded
 from app.redaction.redactor import Redactor
 from app.replay.checking import (
     OTHERWISE,
@@ -31,7 +31,7 @@ from app.replay.checking import (
     recorded_or_derived,
 )
 from app.replay.playing import Played, Replay
-from app.replay.recording import Recording, UnusableRecording, read_file, written
+from app.replay.recording import Recording, UnusableRecording, read_file, redacted, written
 from app.storage.changes import StoreFailed
 from app.storage.database import DATABASE
 from app.storage.runs import RunRow
@@ -47,6 +47,7 @@ MOST_JOBS = 8
 CHUNK = 16  # runs of one process at a time
 NOTHING = "Name runs or files, or choose some with --session or --all."
 FOR_FILES = "--accept is for files that export-test wrote: name these only."
+NO_RUN = "There is no run {run}. `dragoman db export SESSION` lists those of a session."
 NO_RUNS = "There are no ended runs among these."
 EXIT = {SAME: 0, OTHERWISE: 1, UNUSABLE: 2}
 
@@ -137,29 +138,25 @@ async def _played(recording: Recording) -> Played:
     return await Replay(recording).play()
 
 
-class _Found(Struct):
-    rows: list[RunRow]
-
-
 def _stored_runs(args: argparse.Namespace, names: Sequence[str], loaded: Loaded) -> list[RunRow] | int:
     """Return the runs that the flags name, or the exit code of a failure."""
-    found = _Found([])
+    found = list[RunRow]()
 
     async def look(store: Store) -> int:
         for name in names:
             row = await store.run(name)
             if row is None:
-                return failed(f"There is no run {name!a}. `dragoman db export SESSION` lists those of a session.")
-            found.rows.append(row)
+                return failed(NO_RUN.format(run=ascii(name)))
+            found.append(row)
         if args.session:
             if await store.session(args.session) is None:
                 return failed(f"There is no session {args.session!a}.")
-            found.rows += [row for row in await store.runs(args.session) if row.ended is not None]
+            found.extend(row for row in await store.runs(args.session) if row.ended is not None)
         if args.all:
-            found.rows += await store.ended_runs(time.time() - args.days * DAY_S)
+            found.extend(await store.ended_runs(time.time() - args.days * DAY_S))
         return 0
 
-    return with_existing_store(loaded, look) or list({row.id: row for row in found.rows}.values())
+    return with_existing_store(loaded, look) or list({row.id: row for row in found}.values())
 
 
 def with_existing_store(loaded: Loaded, work: Callable[[Store], Awaitable[int]]) -> int:
@@ -228,16 +225,14 @@ def report(outcomes: Sequence[Outcome]) -> Iterable[str]:
     otherwise, replayed = counts[OTHERWISE], counts[OTHERWISE] + counts[SAME]
     runs = f"{replayed:,} replayed run{'' if replayed == 1 else 's'}"
     verb = "goes" if otherwise == 1 else "go"
-    if not outcomes:
-        yield "There is no run to replay."
-    elif replayed:
+    if replayed:
         yield f"{otherwise:,} of {runs} {verb} otherwise." if otherwise else f"{runs}: no difference."
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
     rows = [msgspec.to_builtins(one) for one in outcomes]
     for row, one in zip(rows, outcomes, strict=True):
-        row["differences"] = [msgspec.to_builtins(each) | {"words": each.words} for each in one.differences]
+        row["differences"] = [each.fields for each in one.differences]
     return json.dumps({"runs": rows, "counts": Counter(one.state for one in outcomes)}, indent=1)
 
 
@@ -252,20 +247,14 @@ def run_export(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -
     async def write(store: Store) -> int:
         row = await store.run(args.run)
         if row is None:
-            return failed(f"There is no run {args.run!a}. `dragoman db export SESSION` lists those of a session.")
+            return failed(NO_RUN.format(run=ascii(args.run)))
         try:
             recording = await recorded_or_derived(store, row, loaded.settings)
         except UnusableRecording as unusable:
             return failed(unusable)
-        sys.stdout.write(written(redacted(recording, loaded.settings)))
+        sys.stdout.write(written(redacted(recording, Redactor(secrets_of(loaded.settings)))))
         for text in recording.missing:
             print(f"dragoman: {text}", file=sys.stderr)
         return 0
 
     return with_existing_store(loaded, write)
-
-
-def redacted(recording: Recording, settings: Settings) -> Recording:
-    """Return the recording without what has become a secret since it was stored."""
-    plain = Redactor(secrets_of(settings)).redact_value(msgspec.to_builtins(recording))
-    return msgspec.convert(plain, Recording)

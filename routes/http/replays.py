@@ -15,11 +15,10 @@ from starlette.responses import Response
 from app.context.system_text import SystemText, as_fields
 from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
 from app.core.strict_model import StrictModel
-from app.redaction.redactor import Redactor
 from app.replay.checking import Outcome, checked, recorded_or_derived
 from app.replay.checks import Checks
 from app.replay.checks import checked as check_results
-from app.replay.recording import Recording, written
+from app.replay.recording import Recording, redacted, written
 from app.replay.trial import TrialRun
 from app.replay.world import options_of
 from app.runs.run_options import PINNED, RunOptions
@@ -90,12 +89,7 @@ async def show_recording(request: Request) -> Response:
 async def _recording(services: Services, request: Request) -> Recording:
     row = await services.runs.run(request.path_params["run"], current_principal(request))
     recording = await recorded_or_derived(services.store, row, services.settings)
-    return await asyncio.to_thread(_redacted, recording, services.redactor)
-
-
-def _redacted(recording: Recording, redactor: Redactor) -> Recording:
-    """Return a recording without secrets that are known since."""
-    return msgspec.convert(redactor.redact_value(msgspec.to_builtins(recording)), Recording)
+    return await asyncio.to_thread(redacted, recording, services.redactor)
 
 
 async def _attended_trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> Response:
@@ -110,7 +104,7 @@ async def _attended_trial(services: Services, request: Request, recording: Recor
     except TimeoutError:
         if not until.expired():
             raise
-        return Response(status_code=204)  # nobody reads it
+        return Response(status_code=204)  # it is not read any more
 
 
 async def _trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> dict[str, Any]:
@@ -132,7 +126,7 @@ def options_for(recording: Recording, body: ReplayRequest) -> RunOptions:
 
 
 def outcome_fields(outcome: Outcome) -> dict[str, Any]:
-    differences = [msgspec.to_builtins(one) | {"words": one.words} for one in outcome.differences]
+    differences = [one.fields for one in outcome.differences]
     fields = {"run": outcome.name, "state": outcome.state, "differences": differences, "missing": outcome.missing}
     return fields | ({"reason": outcome.reason} if outcome.reason else {})
 

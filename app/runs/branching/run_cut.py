@@ -39,6 +39,7 @@ from app.core.events import (
 )
 from app.core.messages import AskedCall, Message, unanswered
 from app.models.wire.native_calls import NATIVE
+from app.runs.discipline.reminders import CONTINUED
 from app.storage.runs import EventRow
 from app.transcript.run_totals import logged
 from parsing import Arguments
@@ -53,7 +54,6 @@ WRITTEN = BEGUN | {
     ImageReturned.type,
 }  # by which it is known that there is a reply
 ANSWERS = (ToolFinished.type, ToolRejected.type)
-CONTINUED = "continued"  # the notice behind a reply that broke off
 
 
 class Unfit(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -36,8 +36,11 @@ class Family(Struct):
             if kind == HelperStarted.type:
                 self.begun += 1
             else:
-                used = fields["usage"]["prompt_tokens"] + fields["usage"]["completion_tokens"]
-                self.ended += taken(fields["rounds"], fields["calls"], used)
+                self.count(fields["rounds"], fields["calls"], fields["usage"])
+
+    def count(self, rounds: int, calls: int, usage: Mapping[str, int]) -> None:
+        """Count what a helper that is over has taken, by the event of its end."""
+        self.ended += taken(rounds, calls, usage["prompt_tokens"] + usage["completion_tokens"])
 
     def leave(self, member: Member) -> None:
         self.under_way.remove(member)

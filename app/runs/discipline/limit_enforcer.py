@@ -21,6 +21,7 @@ from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
 from app.runs.discipline.loop_detector import LoopDetector
 from app.runs.discipline.reminders import (
     AGAIN,
+    CONTINUED,
     GO_ON,
     GOES_ON,
     LAST,
@@ -128,7 +129,7 @@ class LimitEnforcer:
         else:
             self._answered = totals.text
             self._unsure = ""
-        return Notice("continued", GOES_ON.format(why=failure.message))
+        return Notice(CONTINUED, GOES_ON.format(why=failure.message))
 
     def break_off(self, so_far: str) -> None:
         """The last answers, with these words, broke off with their server: the next request goes on from there."""

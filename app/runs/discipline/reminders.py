@@ -19,6 +19,7 @@ GO_ON = (
     "Your last answer was cut off by a lost connection. Go on from where it ends and repeat nothing of it. "
     "A tool call that was cut off, or not run, must be made again, whole."
 )
+CONTINUED = "continued"  # the code of its notice
 GOES_ON = "The answer broke off, and the model is asked to go on from there. {why}"
 NUDGED = "The reply ended as if a tool call were to follow, and none did: the model was asked to go on."
 LOOPING = "The model made the same calls with the same results again and again: it answers without tools now."

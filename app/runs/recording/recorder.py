@@ -1,6 +1,6 @@
 """The recorder of one run: asked for by the setting `record` or by the request; without it nothing of this exists.
 
-It is told of the world that the run begins in, of each model request and its answer, and of what was decided. Rows go
+It records the world that the run begins in, each model request and its answer, and what was decided. Rows go
 to the store with the run's events, in the same transactions. Texts of the conversation are not repeated: its messages
 are in the store, so that a request is a list of digests.
 """

@@ -45,9 +45,6 @@ class StandIns:
         """Return JSON with marks for the secrets in its texts, keys included."""
         return mapped(value, self.hidden)
 
-    def has_secret(self, text: str) -> bool:
-        return bool(self.changes(text))
-
     def _of(self, redactor: Redactor, text: str) -> Iterator[Change]:
         for start, end in redactor.look_at_end(text)[0]:
             secret = text[start:end]

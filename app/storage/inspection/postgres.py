@@ -113,5 +113,6 @@ async def _stored(connection: Connection) -> StoredConfiguration:
     endpoints = [EndpointRow(*row) for row in await connection.fetch(ENDPOINTS.sql)]
     servers = [McpServerRow(*row) for row in await connection.fetch(MCP_SERVERS.sql)]
     counts = await connection.fetchrow(TOKEN_COUNTS.sql.replace("?", "$1"), time.time())
-    runs = RunCounts(*(await connection.fetchrow(RUN_COUNTS.sql) or ()))
+    ended = await connection.fetchrow(RUN_COUNTS.sql)
+    runs = RunCounts(*ended) if ended else RunCounts()
     return StoredConfiguration(tuple(endpoints), tuple(servers), TokenCounts(*(counts or (0, 0, 0))), runs)

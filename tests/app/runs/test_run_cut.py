@@ -34,13 +34,11 @@ EMPTY, LAST = Message("assistant", "Once more."), Message("assistant", "Done.")
 
 
 def test_each_event_has_the_messages_that_were_there() -> None:
-    log = log_of(
-        *(STARTED, "round.started", SUMMARY, "tool.delta", "usage"),  # 1 to 5
-        *(("tool.started", {"call": "c1"}), ("tool.finished", {"call": "c1", "text": "1"})),  # 6, 7
-        *("round.started", "usage", ("notice", {"code": "synthesis"}), "usage", "text.delta"),  # 8 to 12: no reply
-        *(("message.added", {"text": "And?"}), "round.started", SUMMARY, "text.delta", "usage"),  # 13 to 17
-        "run.finished",
-    )
+    first: list[Kind] = [STARTED, "round.started", SUMMARY, "tool.delta", "usage"]  # 1 to 5
+    call: list[Kind] = [("tool.started", {"call": "c1"}), ("tool.finished", {"call": "c1", "text": "1"})]  # 6, 7
+    no_reply: list[Kind] = ["round.started", "usage", ("notice", {"code": "synthesis"}), "usage", "text.delta"]  # to 12
+    last: list[Kind] = [("message.added", {"text": "And?"}), "round.started", SUMMARY, "text.delta", "usage"]  # to 17
+    log = log_of(*first, *call, *no_reply, *last, "run.finished")
     steered = Message("user", "And?")
     messages = [REQUEST, FIRST, RESULT, EMPTY, steered, LAST]
     expected = {1: 1, **dict.fromkeys(range(2, 5), 1), 5: 2, 6: 2, 7: 3, **dict.fromkeys(range(8, 13), 3)}
@@ -61,10 +59,10 @@ def test_each_event_has_the_messages_that_were_there() -> None:
 
 def test_words_that_a_person_says_twice_are_kept_as_often_as_by_then() -> None:
     again: Kind = ("message.added", {"text": "Go on."})
-    log = log_of(
-        *(STARTED, again, "round.started", "tool.delta", "usage", ("tool.finished", {"call": "c1", "text": "1"})),
-        *(again, "round.started", "text.delta", "usage", again, "round.started", "text.delta", "usage"),
-    )
+    finished: Kind = ("tool.finished", {"call": "c1", "text": "1"})
+    first: list[Kind] = [STARTED, again, "round.started", "tool.delta", "usage", finished]
+    later: list[Kind] = [again, "round.started", "text.delta", "usage"]
+    log = log_of(*first, *later, *later)
     said = Message("user", "Go on.")
     messages = [REQUEST, said, FIRST, RESULT, said, EMPTY, said, LAST]
     for at, count in {1: 1, 2: 2, 3: 2, 6: 4, 7: 5, 8: 5, 9: 5, 10: 6, 11: 7, 13: 7, 14: 8}.items():
