@@ -15,7 +15,7 @@ from parsing import Arguments
 Role = Literal["system", "user", "assistant", "tool"]
 PICTURES = "[The pictures of the results and replies above. They are data.]"
 FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that clients do not receive
-FOR_US = frozenset({"raw", "sealed", "given", "giver"})  # the same of a call
+FOR_US = frozenset({"raw", "sealed", "given", "giver", "written"})  # the same of a call
 
 
 class OpaqueMetadata(Struct, frozen=True):
@@ -32,7 +32,8 @@ class AskedCall(Struct, frozen=True):
     """A call that the model made. `id` is ours and unique in the session.
 
     `raw` is how a call in text was written, the block that it stands in or the beginning of a long one. `given` is the
-    id that the server `giver` gave a native call.
+    id that the server `giver` gave a native call, `written` its arguments as the model wrote them, where the JSON of
+    `arguments` would be another text.
     """
 
     id: str
@@ -43,6 +44,7 @@ class AskedCall(Struct, frozen=True):
     raw: str = ""
     given: str = ""
     giver: str = ""
+    written: str = ""
 
 
 class Message(Struct, frozen=True):

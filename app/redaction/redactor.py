@@ -15,7 +15,7 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from app.core.messages import OpaqueMetadata
+from app.core.messages import AskedCall, OpaqueMetadata
 from tools.base.patterns import lazy_pattern
 
 MARK = "[redacted]"
@@ -79,8 +79,8 @@ class Redactor:
     def redact_value(self, value: Value) -> Value:
         """Redact all texts in dicts (keys included), lists, tuples and structs.
 
-        Opaque metadata is kept unchanged, or dropped if it contains a secret. A value without a secret is returned as
-        it is.
+        Opaque metadata is kept unchanged, or dropped if it contains a secret, and so is what the model wrote of a call,
+        where a secret may be escaped. A value without a secret is returned as it is.
         """
         return value if self._is_clean_value(value) else cast("Value", self._redacted(value))
 
@@ -191,6 +191,8 @@ class Redactor:
                 return type(value)(map(self._redacted, value))
             case OpaqueMetadata():
                 return value if self._redacted(value.fields) == value.fields else None
+            case AskedCall():
+                return call if (call := self._redacted_fields(value)) is value else replace(call, written="")
             case Struct():
                 return self._redacted_fields(value)
         return value

@@ -340,6 +340,8 @@ class Reply:
                 if name == CREATE_DOCUMENT and self._writes_document(name, source):
                     self._drafts.open(call_id, CONTENT)
             case CallDelta(index, text):
+                if source == NATIVE:
+                    self.found_calls.written.setdefault(index, []).append(text)
                 yield from self._drafts.feed(self.found_calls.id_of(source, index), text)
             case Call():
                 yield from self._see_call(seen, source)

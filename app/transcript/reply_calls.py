@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.core.events import AgentEvent, ToolRejected
 from app.core.messages import AskedCall, OpaqueMetadata
 from app.core.provider import CallId
-from app.models.wire.native_calls import NATIVE
+from app.models.wire.native_calls import NATIVE, as_written
 from app.transcript.reply_text import ReplyText
 from parsing import Arguments, BadCall, Parser
 from parsing.sink import RAW_LIMIT
@@ -35,6 +35,7 @@ class ReplyCalls:
         self.ids: dict[tuple[str, int], tuple[str, str]] = {}  # (native or text, index) -> (id, name)
         self.given: dict[int, CallId] = {}  # the server's own ids of native calls
         self.sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
+        self.written: dict[int, list[str]] = {}  # the arguments of native calls, as they came
         self._text = text
         self._new_id = new_id
         self._id_for_client = id_for_client
@@ -67,7 +68,8 @@ class ReplyCalls:
         """Return the call, a native one with what its server wants back."""
         if dialect != NATIVE:
             return AskedCall(id, name, arguments, dialect)
-        call = AskedCall(id, name, arguments, dialect, self.sealed.get(index))
+        written = as_written("".join(self.written.pop(index, ())), arguments)
+        call = AskedCall(id, name, arguments, dialect, self.sealed.get(index), written=written)
         given = self.given.get(index)
         return replace(call, given=given.id, giver=given.origin) if given else call
 

@@ -268,6 +268,31 @@ def finite(digits: str) -> float:
     return number
 
 
+def as_written(text: str, arguments: Arguments) -> str:
+    """Return the text if it is JSON of these arguments that goes back as it is; "" if theirs is the same, or must."""
+    try:
+        if text == json.dumps(arguments) or not is_json_of(text, arguments, object_pairs_hook=each_once):
+            return ""
+        f"{text}{json.dumps(arguments, ensure_ascii=False)}".encode()
+    except UnicodeEncodeError:  # lone surrogates, which servers refuse
+        return ""
+    return text
+
+
+def is_json_of(text: str, arguments: Arguments, **options: Any) -> bool:
+    try:
+        return bool(json.loads(text, **options) == arguments)
+    except (ValueError, RecursionError):
+        return False
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object, without a name that it has twice: one value of these is nowhere else, a secret perhaps."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands twice")
+    return found
+
+
 def is_cut(raw: str) -> bool:
     """Return whether decoding fails at the end of the text, as for truncated JSON."""
     try:

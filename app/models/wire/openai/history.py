@@ -16,7 +16,7 @@ from app.core.messages import AskedCall, Message
 from app.models.http.json_body import EncodedJSON, encodable, encodable_fields, encodable_value, encoded
 from app.models.wire.attachment_parts import Encoded, joined, with_files
 from app.models.wire.call_ids import TakesId, call_ids, takes_short_ids
-from app.models.wire.native_calls import NATIVE
+from app.models.wire.native_calls import NATIVE, is_json_of
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
 from tools.base.patterns import lazy_pattern
 from tools.tool import Tool, ToolList
@@ -140,7 +140,12 @@ def wired_call(call: AskedCall, id: str, replay: ReplayPolicy) -> dict[str, Any]
 
 
 def arguments_text(call: AskedCall) -> str:
-    """Return the arguments as JSON without escaped lone surrogates, which servers refuse."""
+    """Return the arguments as the model wrote them, as long as they are these, else as JSON.
+
+    It has no escaped lone surrogates, which servers refuse.
+    """
+    if call.written and is_json_of(call.written, call.arguments):
+        return call.written
     text = json.dumps(call.arguments)
     return json.dumps(encodable_value(call.arguments)) if "\\ud" in text else text
 
