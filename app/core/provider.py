@@ -33,6 +33,7 @@ class TokenUsage(Struct, frozen=True):
     cache_written: int | None = None
 
 
+REPLY_CHANGED = "reply_changed"  # the code of a notice: what a model wrote cannot go back to it as it was
 TOO_LONG = "too_long"  # the reason of an answer that reached the limit of its length
 
 

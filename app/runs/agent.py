@@ -10,7 +10,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.budget.kinds import COST, TOKENS, TOOL_SECONDS, BudgetKind, BudgetSpent
@@ -31,6 +31,7 @@ from app.core.events import (
 )
 from app.core.messages import Message
 from app.core.provider import (
+    REPLY_CHANGED,
     TOO_LONG,
     CallForm,
     Provider,
@@ -69,6 +70,8 @@ from tools.toolbox import Toolbox
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
 CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
+CHANGED = "The model will not read its reply as it wrote it: {why}."
+HIDDEN = "a secret in it is [redacted]"
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
 BEGINS_TOO_OFTEN = f"The answer begins a call, or seems to, more than {MOST_BEGINNINGS:,} times and was cut there."
 STANDS_IN = "Another model stands in, which can read less: it is asked with a shorter prompt."
@@ -93,6 +96,7 @@ class Agent(Struct):
     first_contact: FirstContact | None = None
     prepare: Callable[[Tell], Awaitable[None]] | None = None  # its workspace, before anything works there
     unmetered: int = 0  # characters of a reply whose request was cut off with its server
+    reported: set[str] = field(default_factory=set)  # how replies were changed, each once
     narrowed: RunOptions | None = None  # the options as profiles have changed them, to be stored with the run
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
@@ -384,6 +388,9 @@ class Agent(Struct):
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
+        if changed := set(reply.changed) - self.reported:
+            self.reported |= changed
+            await emit(Notice(REPLY_CHANGED, CHANGED.format(why="; ".join(sorted(changed)))))
         await self.scope.run_budget.check_reply(self.provider, reply, conversation)
         if reply.stopped == "length":
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
@@ -433,6 +440,8 @@ class Agent(Struct):
             if reply.found_calls.has_native:
                 message = replace(message, by=name_of(self.provider))
             conversation.append(message)
+            if conversation.messages[-1] is not message:
+                reply.changed.append(HIDDEN)
         # Else another model has answered, or what was counted is a guess.
         if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

@@ -19,6 +19,7 @@ from app.core.events import (
 )
 from app.core.messages import AskedCall, Message
 from app.core.provider import (
+    REPLY_CHANGED,
     TOO_LONG,
     CallId,
     FallbackUsed,
@@ -58,6 +59,8 @@ from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
 REPAIRED = "repaired"  # the code of a notice
 LEFT = "This call was left in the text: it may be a quotation, and this model calls its tools natively."
+UNKEPT = "what its server has signed is nested too deep, and is left out"
+HALVED = "half a character in it is U+FFFD"
 NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothing to be answered
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
 CALL_ENDS = tuple(">])}`")  # in every dialect
@@ -108,6 +111,7 @@ class Reply:
         self.tape: Tape | None = None  # of a run that is recorded
         self.characters = 0  # that the model wrote: text, thoughts and native calls
         self.doubts_text = False  # as TextCalls.DOUBTED says
+        self.changed: list[str] = []  # why the model will not read all of it as it wrote it
         self._text = ReplyText()
         self.found_calls = ReplyCalls(self._text, new_id, id_for_client)
         self._parser: Parser | None = None
@@ -145,6 +149,8 @@ class Reply:
         written = self._text
         if written.half or (not text.isascii() and _HALF.search(text)):
             text = written.whole(text)
+            if _HALF.search(text):
+                self.changed.append(HALVED)
         written.wrote.write(text)
         self.characters += len(text)
         if self.characters >= written.fold_at:
@@ -163,6 +169,8 @@ class Reply:
                 self.used = piece if piece.prompt_tokens or piece.completion_tokens else None
             case Finished(reason):
                 self.stopped = reason
+            case ProviderNotice(code=code, message=message) if code == REPLY_CHANGED:
+                self.changed.append(message)
             case ProviderNotice(code, message, retry_at):
                 yield Notice(code, message, retry_at=retry_at)
             case FallbackUsed(wanted, answered_by, reason):
@@ -177,7 +185,9 @@ class Reply:
             case CallId(index):
                 self.found_calls.given[index] = piece
             case MetadataChunk(sealed, index):
-                if not unfit(sealed.fields):
+                if unfit(sealed.fields):
+                    self.changed.append(UNKEPT)
+                else:
                     self.found_calls.sealed[index] = sealed
             case Thought() | CallOpened() | CallDelta() | Call() | BadCall():
                 self.first_at = self.first_at or self._clock()

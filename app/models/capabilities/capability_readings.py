@@ -52,6 +52,17 @@ def mentions_tools(value: Any) -> bool | None:
     return "tools" in value if isinstance(value, str) and value else None
 
 
+def keeps_reasoning(value: Any) -> str | None:
+    return "all" if value is True else None
+
+
+def renders_reasoning(value: Any) -> str | None:
+    """Return `turn` for a template that has reasoning of earlier replies in the prompt, else `never`."""
+    if not isinstance(value, str) or not value:
+        return None
+    return "turn" if "reasoning_content" in value or ".thinking" in value else "never"
+
+
 def none_of_its_kind(value: Any) -> bool | None:
     return False if isinstance(value, dict) else None
 
@@ -115,6 +126,8 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("pdf", ("modalities",), none_of_its_kind),
     Reading("slots", ("total_slots",), slots),
     Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
+    Reading("replay", ("chat_template_caps", "supports_preserve_reasoning"), keeps_reasoning),
+    Reading("replay", ("chat_template",), renders_reasoning),
     # These two only reveal that the server has changed its model.
     Reading("template", ("chat_template",), fingerprint),
     Reading("weights", ("model_path",), fingerprint),

@@ -20,7 +20,10 @@ MOST = 256 * 1024  # characters of JSON per reply; anything beyond is dropped
 CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # standard fields of calls; all others are metadata
 SIGNED = "extra_content"  # Gemini's, also on a reply without a call
 DETAILS = "reasoning_details"
+THOUGHT_IN = "thought_in"  # a field of ours: which one of a reply its reasoning came in
+LOST = f"what its server has signed is longer than {MOST // 1024} KB, and is left out"
 STREAMED = ("text", "summary", "data")  # fields of a detail that are streamed
+CONTENT = "content"  # the field of thoughts that are parts of a reply's content (Mistral)
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
@@ -35,6 +38,8 @@ class MetadataCollector:
 
     def __init__(self, origin: str = "") -> None:
         self.origin = origin
+        self.thought_in = ""
+        self.has_lost = False  # something was left out
         self._calls: dict[int, dict[str, Any]] = {}
         self._reply: dict[str, Any] = {}
         self._details: list[ReasoningDetail] | None = []  # None once they are too long: a part of them is useless
@@ -56,9 +61,14 @@ class MetadataCollector:
         if number in self._calls:
             yield MetadataChunk(OpaqueMetadata(self.origin, self._calls[number]), number)
 
-    def of_reply(self) -> Iterator[MetadataChunk]:
-        details = {DETAILS: [detail.whole() for detail in self._details]} if self._details else {}
-        if fields := self._reply | details:
+    def of_reply(self, *, calls: bool) -> Iterator[MetadataChunk]:
+        """Yield what the server wants back of a reply; its signature only with `calls`."""
+        fields = dict(self._reply) if calls else {}
+        if self._details:
+            fields[DETAILS] = [detail.whole() for detail in self._details]
+        elif self.thought_in and self.origin:
+            fields[THOUGHT_IN] = self.thought_in
+        if fields:
             yield MetadataChunk(OpaqueMetadata(self.origin, fields))
 
     def _see_detail(self, detail: Any) -> None:
@@ -74,6 +84,7 @@ class MetadataCollector:
             size = len(json.dumps(value, allow_nan=False))
         except (ValueError, RecursionError):  # not valid JSON, so it cannot be sent back
             return False
+        self.has_lost |= size > self._left
         if size > self._left:
             return False
         self._left -= size

@@ -118,6 +118,9 @@ class Parameters:
         self._refused_at[key_of(name, value)] = self._clock()
         self._notices.append(ProviderNotice("parameter", DROPPED.format(name)))
 
+    def note(self, notice: ProviderNotice) -> None:
+        self._notices.append(notice)
+
     def refuses(self, name: str, value: Any) -> bool:
         return bool({name, key_of(name, value)} & self._refused)
 

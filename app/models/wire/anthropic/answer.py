@@ -9,13 +9,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from app.core.provider import Finished, MetadataChunk, Piece, ProviderFailed, ProviderNotice, TokenUsage
+from app.core.provider import (
+    REPLY_CHANGED,
+    Finished,
+    MetadataChunk,
+    Piece,
+    ProviderFailed,
+    ProviderNotice,
+    TokenUsage,
+)
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.anthropic.reply import ReplyBlocks
 from app.models.wire.kept_format import CUT
 from app.models.wire.native_calls import index_of, text_of
+from app.models.wire.opaque_metadata import LOST
 from app.models.wire.openai.chunks import MOST_TOKENS, is_json, read_json
 
 STOPS = {
@@ -56,6 +65,8 @@ class MessagesAnswer(AnswerStream):
         pieces += self._blocks.calls.close(cut=stopped in CUT)
         if sealed := self._blocks.sealed(self._origin, self._before):
             pieces.append(MetadataChunk(sealed))
+        if self._blocks.has_lost:
+            pieces.append(ProviderNotice(REPLY_CHANGED, LOST))
         used = self._counts.used()
         pieces += filter(None, (None if used == self._early else used, self._notice))
         return [*pieces, Finished(stopped)]

@@ -11,7 +11,7 @@ from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable
 from app.models.wire.anthropic.blocks import Block, file_blocks, text_blocks, tool_result, tool_use
-from app.models.wire.anthropic.reasoning import Digest, replayed
+from app.models.wire.anthropic.reasoning import THINKING, Digest, replayed
 from app.models.wire.attachment_parts import Encoded
 from app.models.wire.call_ids import TakesId, call_ids, takes_plain
 from app.models.wire.client_history import EARLIER
@@ -118,9 +118,12 @@ class Wire(Struct, frozen=True):
         if calls and not self.native:
             written.append("assistant", text_blocks(as_text(message.text, calls)["content"]))
             return
-        thought = replayed(message, calls, ids, self.origin, written.before) if self.replays and self.origin else None
-        blocks = thought or [*text_blocks(message.text), *(tool_use(call, ids[call.id]) for call in calls)]
-        written.with_reasoning |= thought is not None
+        origin = self.origin if self.replays else ""
+        blocks = replayed(message, calls, ids, origin, written.before) or [
+            *text_blocks(message.text),
+            *(tool_use(call, ids[call.id]) for call in calls),
+        ]
+        written.with_reasoning |= any(block["type"] in THINKING for block in blocks)
         written.append("assistant", blocks)
         sent = [block["id"] for block in blocks if block["type"] == "tool_use"]
         answers = [self._answer_to(call, results) for call in calls]

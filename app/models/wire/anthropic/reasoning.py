@@ -42,8 +42,12 @@ class Digest:
 
 
 def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata | None:
-    """Return a reply's blocks: reasoning whole, of the others what the message lacks. None without reasoning."""
-    if not any(block["type"] in THINKING for block in content) or len(json.dumps(content)) > MOST:
+    """Return a reply's blocks: reasoning whole, of the others what the message lacks.
+
+    None if that is nothing: one text, and calls behind it.
+    """
+    kinds = [block["type"] for block in content if block.get("characters") != 0]
+    if not (set(kinds) & {*THINKING} or "text" in kinds[1:]) or len(json.dumps(content)) > MOST:
         return None
     return OpaqueMetadata(origin, {BEFORE: before, CONTENT: list(content)})
 
@@ -51,11 +55,15 @@ def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata
 def replayed(
     message: Message, calls: Sequence[AskedCall], ids: Mapping[str | None, str], origin: str, before: str
 ) -> list[Block] | None:
-    """Return the original blocks of a reply; None without reasoning, or if the history has changed."""
+    """Return the blocks of a reply, each text and each call in its place.
+
+    Its reasoning is there only for its own model (`origin`), and behind the history that it followed. None for a reply
+    whose places are not known, or has been changed.
+    """
     seal = message.sealed
-    if seal is None or seal.origin != origin or seal.fields.get(BEFORE) != before:
-        return None
-    content = seal.fields.get(CONTENT)
+    content = seal.fields.get(CONTENT) if seal else None
+    is_own = seal is not None and seal.origin == origin
+    thinks = is_own and seal is not None and seal.fields.get(BEFORE) == before
     text = message.text
     left = list(calls)
     blocks: list[Block] = []
@@ -66,9 +74,9 @@ def replayed(
                 text = text[size:]
             case {"type": "tool_use", "id": str(id)} if left and id and (left[0].given or takes_plain(id)):
                 call = left.pop(0)
-                blocks.append(tool_use(call, ids[call.id] if call.given else id))
+                blocks.append(tool_use(call, id if is_own and not call.given else ids[call.id]))
             case {"type": "thinking" | "redacted_thinking"}:
-                blocks.append(block)
+                blocks += [block] if thinks else []
             case _:
                 return None
     ends_well = bool(blocks) and blocks[-1]["type"] not in THINKING  # reasoning at the end is refused

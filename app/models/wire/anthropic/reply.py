@@ -11,7 +11,7 @@ from app.core.messages import OpaqueMetadata
 from app.core.provider import Piece, TextChunk
 from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
-from app.models.wire.anthropic.reasoning import sealed
+from app.models.wire.anthropic.reasoning import THINKING, sealed
 from app.models.wire.native_calls import NativeCalls, arguments_text, index_of, text_of
 from app.models.wire.opaque_metadata import MOST, MetadataCollector
 from parsing import Thought
@@ -98,9 +98,14 @@ class ReplyBlocks:
             yield from self._end(one)
 
     def sealed(self, origin: str, before: str) -> OpaqueMetadata | None:
-        """Return the signed reasoning of the reply; None without any, or with too much."""
+        """Return the places and the signed reasoning of the reply, the latter only if it is not too much."""
         layout = [block for one in self._all if (block := one.layout())]
-        return sealed(origin, before, layout) if self._left >= 0 else None
+        return sealed(origin, before, [one for one in layout if not (self.has_lost and one["type"] in THINKING)])
+
+    @property
+    def has_lost(self) -> bool:
+        """True if there is more reasoning than is kept."""
+        return self._left < 0
 
     def _new(self, index: Any, kind: str) -> OpenBlock:
         if len(self._all) >= MAX_BLOCKS:

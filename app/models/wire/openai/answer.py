@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from app.core.provider import Finished, Piece, ProviderFailed, ProviderNotice, TextChunk, TokenUsage
+from app.core.provider import (
+    REPLY_CHANGED,
+    Finished,
+    Piece,
+    ProviderFailed,
+    ProviderNotice,
+    TextChunk,
+    TokenUsage,
+)
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.kept_format import CUT
 from app.models.wire.native_calls import NativeCalls, index_of, text_of
-from app.models.wire.opaque_metadata import MetadataCollector
+from app.models.wire.opaque_metadata import CONTENT, LOST, MetadataCollector
 from app.models.wire.openai.chunk_fast_path import ChunkFastPath
 from app.models.wire.openai.chunks import (
     all_json,
@@ -23,6 +31,7 @@ from app.models.wire.openai.chunks import (
     merge_usage,
     read_json,
     reasoning,
+    reasoning_field,
     usage_of,
 )
 from app.models.wire.openai.pictures import ReplyPictures
@@ -49,7 +58,8 @@ class ChatAnswer(AnswerStream):
         super().__init__(url)
         self._fast_chunks = ChunkFastPath()
         self._answered = False  # there was a choice, even an empty one
-        self._has_text = False
+        self._has_text = False  # or thoughts
+        self._has_words = False  # text that is no thought
         self._metadata = MetadataCollector(origin)
         self._calls = NativeCalls(self._metadata)
         self._pictures = ReplyPictures()
@@ -69,10 +79,12 @@ class ChatAnswer(AnswerStream):
             raise failures.interrupted(self.url, "its finish_reason announces a call, but there is none")
         cut = self._stopped in CUT
         pieces += self._calls.close(cut=cut)
-        if self._calls:
-            pieces += self._metadata.of_reply()
+        if self._calls or self._has_words:
+            pieces += self._metadata.of_reply(calls=bool(self._calls))
         if self._used and self._used != self._early:
             pieces.append(self._used)
+        if self._metadata.has_lost:
+            pieces.append(ProviderNotice(REPLY_CHANGED, LOST))
         pieces += self._pictures.close()
         if self._stopped == FILTERED:
             pieces.append(ProviderNotice("refusal", WHY_FILTERED))
@@ -165,6 +177,10 @@ class ChatAnswer(AnswerStream):
             pictures = () if is_text else self._pictures.read(delta)
             for piece in (*reasoning(delta), *content(delta), *pictures):
                 self._has_text = True
+                if not isinstance(piece, Thought):
+                    self._has_words = True
+                elif not self._metadata.thought_in:
+                    self._metadata.thought_in = reasoning_field(delta) or CONTENT
                 yield piece
             found = fragments(delta)
             for place, fragment in enumerate(found):

@@ -37,10 +37,16 @@ MAY_BE_ERRORS = frozenset(path[0] for path in ERRORS)  # one set operation: most
 
 def reasoning(delta: dict[str, Any]) -> Iterator[Piece]:
     """Yield the reasoning of a delta. Servers that fill several fields repeat the text, so the first counts."""
+    if field := reasoning_field(delta):
+        yield Thought(delta[field])
+
+
+def reasoning_field(delta: dict[str, Any]) -> str:
+    """Return the field with the reasoning of a delta; "" without one."""
     for field in REASONING_FIELDS:
-        if field in delta and (text := text_of(delta[field])):
-            yield Thought(text)
-            return
+        if field in delta and text_of(delta[field]):
+            return field
+    return ""
 
 
 def content(delta: dict[str, Any]) -> Iterator[Piece]:

@@ -11,7 +11,7 @@ import httpx2
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import CallForm, ModelRequest
+from app.core.provider import REPLY_CHANGED, CallForm, ModelRequest, ProviderNotice
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.exchange import RequestRefused
@@ -23,7 +23,13 @@ from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
-from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
+from app.models.wire.openai.reasoning_replay import (
+    REFUSED,
+    TEMPLATE_RULES,
+    ReplayPolicy,
+    missing_in,
+    replay_rule,
+)
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
 from app.models.wire.parameters import limit_in, without_limit
@@ -50,7 +56,8 @@ class OpenAIChat(HostedProvider):
 
     @property
     def _replay(self) -> ReplayPolicy:
-        return ReplayPolicy(origin_of(self.model, self.base_url), replay_rule(self.model))
+        rule = replay_rule(self.model) or TEMPLATE_RULES.get(str(self.ability("replay").value))
+        return ReplayPolicy(origin_of(self.model, self.base_url), rule, self._learned)
 
     def added(self, message: Message) -> str:
         replayed = self._replay.replayed_reasoning(message) if message.reasoning else ""
@@ -69,14 +76,20 @@ class OpenAIChat(HostedProvider):
                 if is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
-                if not (request.verbatim and self._learn_of_histories(refusal)):
+                if not self._learn_of_histories(refusal, body["messages"], verbatim=request.verbatim):
                     raise self._refusal(refusal, native=native) from refusal
 
-    def _learn_of_histories(self, refusal: RequestRefused) -> bool:
-        """Return whether a client's messages will be sent in another way from now on."""
+    def _learn_of_histories(self, refusal: RequestRefused, messages: str, *, verbatim: bool) -> bool:
+        """Return whether messages will be sent in another way from now on."""
         before = self._learned
         status, text = refusal.status, refusal.text
-        self._learned = before | missing_in(status, text) | limits_in(status, text)
+        if verbatim:
+            self._learned = before | missing_in(status, text) | limits_in(status, text)
+        else:
+            unwanted = self._replay.unwanted_in(status, text, messages) - before
+            if unwanted:
+                self._parameters.note(ProviderNotice(REPLY_CHANGED, REFUSED))
+            self._learned = before | (unwanted or missing_in(status, text))
         return self._learned != before
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
@@ -113,7 +126,7 @@ class OpenAIChat(HostedProvider):
             native=native or (not request.tools and self.native_tools),
             as_sent=profile_of(self.base_url).any_order,
             mistral=bool(BRIDGED.search(self.model)),
-            replay=replace(self._replay, missing=self._learned),
+            replay=self._replay,
             files=files,
             fenced=fenced,
         )

@@ -151,7 +151,7 @@ def test_a_seal_that_is_too_long_is_left_out() -> None:
     for piece in range(100):
         seals.see_reply({"reasoning_details": [{"type": "reasoning.text", "text": "t" * (MOST // 90), "index": piece}]})
     assert [len(one.sealed.fields["signature"]) for one in seals.of_call(0)] == [MOST // 2]
-    assert not [*seals.of_call(1), *seals.of_reply()]
+    assert not [*seals.of_call(1), *seals.of_reply(calls=True)]
 
 
 @pytest.mark.parametrize("odd", [float("nan"), None, "", [], {}])
@@ -160,7 +160,7 @@ def test_what_cannot_go_back_is_not_kept(odd: object) -> None:
     seals.see_call(0, {"id": "x", "signature": odd})
     seals.see_reply({"extra_content": odd, "reasoning_details": odd})
     seals.see_reply({"reasoning_details": ["x", None, odd]})
-    assert not [*seals.of_call(0), *seals.of_reply()]
+    assert not [*seals.of_call(0), *seals.of_reply(calls=True)]
 
 
 values = st.recursive(
@@ -241,16 +241,19 @@ def asked_of(server: Upstream) -> list[dict[str, Any]]:
 SIGNATURE = {"extra_content": {"google": {"thought_signature": "CrICAdHtim827fQ+/9=="}}}
 
 
+LOOKED = {"reasoning_content": "I should look."}
+
+
 @pytest.mark.parametrize(
-    ("model", "fixture", "message", "calls"),
+    ("model", "fixture", "messages", "calls"),
     [
-        ("gemini-3-pro", "call_signed.sse", {}, [SIGNATURE, {}]),
-        ("deepseek-v4-pro", "reasoning_and_call.sse", {"reasoning_content": "I should look."}, [{}]),
-        ("gpt-5", "reasoning_and_call.sse", {}, [{}]),
+        ("gemini-3-pro", "call_signed.sse", [{}, {}], [SIGNATURE, {}]),
+        ("deepseek-v4-pro", "reasoning_and_call.sse", [LOOKED, LOOKED], [{}]),
+        ("gpt-5", "reasoning_and_call.sse", [LOOKED, {}], [{}]),
     ],
 )
 async def test_a_conversation_keeps_them_across_rounds_and_turns(
-    tmp_path: Path, model: str, fixture: str, message: dict[str, Any], calls: list[dict[str, Any]]
+    tmp_path: Path, model: str, fixture: str, messages: list[dict[str, Any]], calls: list[dict[str, Any]]
 ) -> None:
     end = stream(says("Done."), chunk(finish="stop"), DONE)
     async with (
@@ -264,7 +267,7 @@ async def test_a_conversation_keeps_them_across_rounds_and_turns(
         listed = (await served.client.get(f"/sessions/{session}")).json()
     later = asked_of(server)[1:]
     assert len(later) == 2
-    for body in later:  # the next round, and the next turn
+    for body, message in zip(later, messages, strict=True):  # the next round, and the next turn
         (wired,) = [one for one in body["messages"] if "tool_calls" in one]
         assert {
             name: value for name, value in wired.items() if name not in ("role", "content", "tool_calls")

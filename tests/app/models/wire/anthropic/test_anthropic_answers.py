@@ -100,7 +100,7 @@ EXPECTED: dict[str, Sequence[Piece | tuple[str, bool, int | None]]] = {
     ],
     "pause_turn.sse": [TextChunk("One moment."), TokenUsage(60, 4), Finished("pause_turn")],
     "stop_sequence.sse": [TextChunk("One, two,"), TokenUsage(60, 5), STOP],
-    "server_tool.sse": [TextChunk("I search. Nine."), TokenUsage(60, 40), STOP],
+    "server_tool.sse": [TextChunk("I search. Nine."), sealed(text(9), text(6)), TokenUsage(60, 40), STOP],
     "unknown_events.sse": [TextChunk("Hello"), TokenUsage(25, 2), STOP],
     "error_overloaded.sse": [TextChunk("Hel"), fails("model_down", True, 529)],
     "error_first.sse": [fails("model_failed", True, 500)],
