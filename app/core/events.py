@@ -151,6 +151,7 @@ class ToolHanded(Struct, frozen=True):
     """A call of one of the client's own tools, complete. The client runs it and sends its result with its next turn.
 
     The run ends with the reason `client_tools` when all calls of the reply that the server runs have been answered.
+    `written` are the arguments of a native call as the model wrote them, where that is another JSON text.
     """
 
     type: ClassVar[str] = "tool.handed"
@@ -158,6 +159,7 @@ class ToolHanded(Struct, frozen=True):
     name: str
     arguments: dict[str, Any]
     dialect: str
+    written: str | None = None
 
 
 class FileChanged(Struct, frozen=True):

@@ -30,7 +30,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.core.attachments import image_event
-from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolHanded, ToolRejected
+from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolRejected
 from app.core.messages import AskedCall, unanswered
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
@@ -44,7 +44,7 @@ from app.runs.run_context import RunContext
 from app.runs.run_scope import RunScope
 from app.runs.tool_call import Outcome, PermittedCall, Siblings, ToolCall
 from app.storage.approvals import ApprovalRow
-from app.transcript.client_calls import declared_name, fitted_for_client
+from app.transcript.client_calls import declared_name, fitted_for_client, handed_event
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
 from tools.base.permit import Permit, fingerprint
@@ -129,7 +129,7 @@ class ToolExecutor(Struct):
             return
         self.handed.append(call.id)
         context.conversation.hand_over(call.id)
-        await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
+        await context.emit(handed_event(call, context.conversation.redactor))
 
     def _only_reads(self, unanswered: Unanswered, call: AskedCall) -> bool:
         """Return True if the call needs no approval and has no effect, so that it is independent of its neighbours."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from app.core.events import ToolHanded
+from app.core.messages import AskedCall
+from app.models.wire.native_calls import is_json_of
+from app.redaction.redactor import Redactor
 from parsing import Arguments
 from parsing.aliases import loose
 from parsing.arguments import Schema, parts_of, properties_of, resolve, types_in
@@ -17,6 +21,12 @@ _MARKUP = lazy_pattern(r"<\|.*")  # tokens of a template that the server has lef
 _WRAPPERS = frozenset({"functions", "function", "tools", "tool", "defaultapi", "multitooluse", "mcp"})
 
 Names = Callable[[str], Iterator[str]]
+
+
+def handed_event(call: AskedCall, redactor: Redactor) -> ToolHanded:
+    """Return the event of a call for the client, as the model wrote it if it was not changed and holds no secret."""
+    written = redactor.redact_value(call).written if is_json_of(call.written, call.arguments) else ""
+    return ToolHanded(call.id, call.name, call.arguments, call.dialect, written or None)
 
 
 def fitted_for_client(name: str, arguments: Arguments, declared: Mapping[str, Schema]) -> tuple[str, Arguments]:

@@ -43,11 +43,12 @@ class Words(Struct):
 
 
 class HandedCall(Struct):
-    """A call of the client's own tool."""
+    """A call of the client's own tool; `written` are its arguments as the model wrote them."""
 
     call: str
     name: str
     arguments: dict[str, Any]
+    written: str | None = None
 
 
 class OwnCall(Struct):
@@ -115,7 +116,8 @@ class Answer(Struct):
             case events.RoundStarted.type:
                 self._begin_round(fields["round"])
             case events.ToolHanded.type:
-                self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"]))
+                written = fields.get("written")
+                self.items.append(HandedCall(fields["call"], fields["name"], fields["arguments"], written))
             case events.ToolStarted.type:
                 self.items.append(OwnCall(fields["call"], fields["name"], fields["arguments"]))
             case events.ToolFinished.type:

@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.core.messages import Message
+from app.core.messages import AskedCall, Message
+from app.models.wire.native_calls import NATIVE, as_written
 from app.runs.run_options import LONGEST_NAME, MOST_CLIENT_TOOLS, ClientTool
 from routes.protocol.errors import Refused
 
@@ -162,6 +163,13 @@ def call_arguments(written: Any) -> dict[str, Any]:
     if written is None:
         return {}
     return written if isinstance(written, dict) else {"input": written}
+
+
+def asked_call(id: str, name: str, written: Any) -> AskedCall:
+    """A call as the client sends it back, with its arguments as the model wrote them if that is their text."""
+    arguments = call_arguments(written)
+    text = as_written(plain_text(written), arguments) if isinstance(written, (str, bytes)) else ""
+    return AskedCall(id, name, arguments, NATIVE, written=text)
 
 
 def with_names(messages: Iterable[Message]) -> list[Message]:

@@ -253,7 +253,9 @@ class LaneSessions(Struct, frozen=True):
 
 def _as_given(call: AskedCall, given: Mapping[tuple[str, str], AskedCall]) -> AskedCall:
     known = given.get((call.id, call.name))
-    return replace(call, given=known.given, giver=known.giver) if known and not call.given else call
+    if known is None or call.given:
+        return call
+    return replace(call, given=known.given, giver=known.giver, written=known.written or call.written)
 
 
 def prefix_name(messages: Sequence[Message]) -> str:

@@ -274,7 +274,7 @@ def as_written(text: str, arguments: Arguments) -> str:
         if text == json.dumps(arguments) or not is_json_of(text, arguments, object_pairs_hook=each_once):
             return ""
         f"{text}{json.dumps(arguments, ensure_ascii=False)}".encode()
-    except UnicodeEncodeError:  # lone surrogates, which servers refuse
+    except (UnicodeEncodeError, RecursionError):  # lone surrogates, which servers refuse
         return ""
     return text
 

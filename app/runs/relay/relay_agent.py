@@ -23,7 +23,6 @@ from app.core.events import (
     RoundStarted,
     TextDelta,
     TextReclassified,
-    ToolHanded,
     ToolRejected,
     Usage,
 )
@@ -42,7 +41,7 @@ from app.runs.relay.doubted_text import DoubtedText
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.run_context import RunContext
 from app.runs.run_options import ClientTool
-from app.transcript.client_calls import fitted_for_client
+from app.transcript.client_calls import fitted_for_client, handed_event
 from app.transcript.conversation import Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
@@ -254,7 +253,7 @@ class RelayAgent(Agent):
             await context.emit(Notice("unreadable_call", UNREADABLE.format(name=call.name or "a tool", reason=reason)))
             return False
         context.conversation.hand_over(call.id)
-        await context.emit(ToolHanded(call.id, call.name, call.arguments, call.dialect))
+        await context.emit(handed_event(call, context.conversation.redactor))
         return True
 
     async def _settle(self, context: RunContext, reply: Reply, text: DoubtedText) -> None:

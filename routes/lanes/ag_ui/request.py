@@ -21,7 +21,7 @@ from routes.lanes.content import BETWEEN, PartReader, content_of, text_or_file, 
 from routes.lanes.lane import LaneRequest, Verdict
 from routes.lanes.reading import (
     Node,
-    call_arguments,
+    asked_call,
     check_tools,
     client_tool,
     model_parameters,
@@ -150,8 +150,7 @@ def _joined(*texts: str) -> str:
 
 def _call(call: Node) -> AskedCall:
     function = call.required_child("function")
-    arguments = call_arguments(function.fields.get("arguments"))
-    return AskedCall(call.required_text("id"), function.required_text("name"), arguments, "native")
+    return asked_call(call.required_text("id"), function.required_text("name"), function.fields.get("arguments"))
 
 
 def _media_part(part: Node) -> str | File:

@@ -14,7 +14,7 @@ from app.core.messages import AskedCall, Message
 from app.runs.run_options import ClientTool
 from routes.lanes.content import content_of
 from routes.lanes.lane import LaneRequest
-from routes.lanes.reading import Node, call_arguments, check_tools, client_tool, plain_text, with_names
+from routes.lanes.reading import Node, asked_call, check_tools, client_tool, plain_text, with_names
 
 # Fields that are read here, or that concern nothing but the client's account.
 READ = frozenset({
@@ -138,9 +138,7 @@ def _call(node: Node, default_id: str) -> AskedCall:
 
 
 def _asked(function: Node, call_id: str) -> AskedCall:
-    return AskedCall(
-        call_id, function.required_text("name"), call_arguments(function.fields.get("arguments")), "native"
-    )
+    return asked_call(call_id, function.required_text("name"), function.fields.get("arguments"))
 
 
 def _legacy_id(position: int) -> str:

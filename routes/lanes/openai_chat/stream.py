@@ -118,7 +118,7 @@ class ChatEncoder:
         self._text.part()
         self._thinks = False
         index, name = self._calls, json.dumps(fields["name"])
-        arguments = json.dumps(arguments_text(fields["arguments"]))
+        arguments = json.dumps(fields.get("written") or arguments_text(fields["arguments"]))
         self._calls += 1
         if self._legacy:  # it has room for one call
             whole = f'{{"function_call":{{"name":{name},"arguments":{arguments}}}}}'

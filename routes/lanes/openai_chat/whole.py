@@ -70,7 +70,7 @@ def _call(call: HandedCall) -> dict[str, Any]:
 
 
 def _function(call: HandedCall) -> dict[str, str]:
-    return {"name": call.name, "arguments": arguments_text(call.arguments)}
+    return {"name": call.name, "arguments": call.written or arguments_text(call.arguments)}
 
 
 def _own_work(answer: Answer, turn: Turn) -> dict[str, Any]:

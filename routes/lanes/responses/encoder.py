@@ -202,8 +202,8 @@ class ResponseEncoder:
 
     def _hand_over(self, row: EventRow) -> None:
         self._end_words()
-        fields = fields_of(row)
-        call = items.ClientCall(fields["call"], fields["name"], fields["arguments"], self._head.names)
+        fields, names = fields_of(row), self._head.names
+        call = items.ClientCall(fields["call"], fields["name"], fields["arguments"], names, fields.get("written"))
         item = self._head.item(call.id_kind, len(self._output))
         at, text = self._add_item(call.item(item)), json.dumps(call.text)
         lead = f'"item_id": "{item}", "output_index": {at}'

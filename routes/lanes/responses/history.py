@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from app.core.attachments import File
-from app.core.messages import AskedCall, Message
+from app.core.messages import Message
 from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
-from routes.lanes.reading import Node, call_arguments, with_names
+from routes.lanes.reading import Node, asked_call, with_names
 from routes.lanes.responses.ids import ApprovalPlace, approval_place
 from routes.lanes.responses.items import CUSTOM_INPUT, unsealed
 from routes.lanes.responses.tools import flat_name
@@ -80,7 +80,7 @@ class History(Struct):
         arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get("arguments")
         name = flat_name(node.text("namespace"), node.required_text("name"))
         call = node.text("call_id") or node.required_text("id")
-        self._draft.calls.append(AskedCall(call, name, call_arguments(arguments), "native"))
+        self._draft.calls.append(asked_call(call, name, arguments))
 
     def _output(self, node: Node) -> None:
         call, given = node.required_text("call_id"), node.fields.get("output")

@@ -82,6 +82,7 @@ class ClientCall(Struct, frozen=True):
     name: str
     arguments: Mapping[str, Any]
     tools: ToolNames
+    written: str | None = None
 
     @property
     def is_custom(self) -> bool:
@@ -104,7 +105,7 @@ class ClientCall(Struct, frozen=True):
     def text(self) -> str:
         """The arguments as JSON, or the text for a custom tool."""
         if not self.is_custom:
-            return arguments_text(self.arguments)
+            return self.written or arguments_text(self.arguments)
         if CUSTOM_INPUT in self.arguments or len(self.arguments) != 1:
             given = self.arguments.get(CUSTOM_INPUT)
         else:  # models write it under another name, too

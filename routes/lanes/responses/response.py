@@ -163,7 +163,7 @@ def _output(answer: Answer, turn: Turn, head: ResponseHead, unfinished: str) -> 
             case Words(thought=False) if one.text.strip():
                 output.append(items.message(head.item(ids.MESSAGE, at), items.without_gap(one.text, at)))
             case HandedCall():
-                call = items.ClientCall(one.call, one.name, one.arguments, head.names)
+                call = items.ClientCall(one.call, one.name, one.arguments, head.names, one.written)
                 output.append(call.item(head.item(call.id_kind, at), call.text))
             case OwnCall() if one.name not in head.names.all:
                 output.append(head.own_call(one, at, unfinished if one.result is None else ""))

@@ -83,13 +83,11 @@ class OpenAIChat(HostedProvider):
         """Return whether messages will be sent in another way from now on."""
         before = self._learned
         status, text = refusal.status, refusal.text
-        if verbatim:
-            self._learned = before | missing_in(status, text) | limits_in(status, text)
-        else:
-            unwanted = self._replay.unwanted_in(status, text, messages) - before
-            if unwanted:
-                self._parameters.note(ProviderNotice(REPLY_CHANGED, REFUSED))
-            self._learned = before | (unwanted or missing_in(status, text))
+        unwanted = self._replay.unwanted_in(status, text, messages) - before
+        if unwanted:
+            self._parameters.note(ProviderNotice(REPLY_CHANGED, REFUSED))
+        limits = limits_in(status, text) if verbatim else frozenset[StrEnum]()
+        self._learned = before | (unwanted or missing_in(status, text)) | limits
         return self._learned != before
 
     def _body(self, request: ModelRequest, files: Encoded, *, native: bool) -> dict[str, Any]:
@@ -126,7 +124,7 @@ class OpenAIChat(HostedProvider):
             native=native or (not request.tools and self.native_tools),
             as_sent=profile_of(self.base_url).any_order,
             mistral=bool(BRIDGED.search(self.model)),
-            replay=self._replay,
+            replay=replace(self._replay, relayed=self.leaves_calls),
             files=files,
             fenced=fenced,
         )

@@ -30,6 +30,7 @@ from app.models.wire.openai.chunks import REASONING_FIELDS
 from tools.base.patterns import lazy_pattern
 
 FIELD = "reasoning_content"
+BOTH = f"{FIELD} reasoning"  # of llama.cpp and SGLang, and of vLLM: each reads its own
 
 
 class ReplayedTurns(Enum):
@@ -100,12 +101,14 @@ def missing_in(status: int, text: str) -> frozenset[Missing]:
 class ReplayPolicy(Struct, frozen=True):
     """Replay policy of one model of one server. `origin` identifies the metadata that it can read.
 
-    `learned` is what its refusals say: what was missing is replaced by something without content.
+    `learned` is what its refusals say: what was missing is replaced by something without content. `relayed`: a client
+    of ours sends the reasoning back, which has it in both fields.
     """
 
     origin: str = ""
     rule: ReplayRule | None = None
     learned: frozenset[StrEnum] = frozenset()
+    relayed: bool = False
 
     def fields_for(self, history: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the extra fields of each message; only for requests with native tools."""
@@ -144,9 +147,11 @@ class ReplayPolicy(Struct, frozen=True):
         return self.rule or IN_THE_TURN
 
     def _fields(self, message: Message, *, latest: bool, thinks: bool) -> dict[str, Any]:
+        if not (thinks or message.sealed or self.learned):
+            return {}
         calls = any(call.dialect == NATIVE for call in message.calls)
         sealed = dict(message.sealed.fields) if message.sealed and message.sealed.origin == self.origin else {}
-        field = sealed.pop(THOUGHT_IN, "")
+        field = sealed.pop(THOUGHT_IN, "") or (BOTH if self.relayed else "")
         sealed = sealed if calls else {name: value for name, value in sealed.items() if name == DETAILS}
         rule = self._rule
         if Missing.REASONING in self.learned:
@@ -161,14 +166,14 @@ class ReplayPolicy(Struct, frozen=True):
             ReplayedTurns.CALLS: calls,
             ReplayedTurns.ALL: True,
         }[rule.turns]
-        thought = message.reasoning or (rule.blank if calls else None)
+        thought = message.reasoning or (rule.blank if calls and not rule.own else None)
         return sealed | _carrying(field or FIELD, thought, message.text) if wanted and thought is not None else sealed
 
 
 def _carrying(field: str, thought: str, text: str) -> dict[str, Any]:
     """Return the field of a message that reasoning goes back in, beside its text or as a part of that."""
     if field != CONTENT:
-        return {field: thought}
+        return dict.fromkeys(field.split(), thought)
     part = {"type": "thinking", "thinking": [{"type": "text", "text": encodable(thought)}]}
     return {CONTENT: [part, {"type": "text", "text": encodable(text)}] if text else [part]}
 
