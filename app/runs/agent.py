@@ -70,7 +70,7 @@ from tools.toolbox import Toolbox
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
 CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
-CHANGED = "The model will not read its reply as it wrote it: {why}."
+CHANGED = "The model does not read an earlier reply as it wrote it: {why}."
 HIDDEN = "a secret in it is [redacted]"
 REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
 BEGINS_TOO_OFTEN = f"The answer begins a call, or seems to, more than {MOST_BEGINNINGS:,} times and was cut there."
@@ -96,7 +96,7 @@ class Agent(Struct):
     first_contact: FirstContact | None = None
     prepare: Callable[[Tell], Awaitable[None]] | None = None  # its workspace, before anything works there
     unmetered: int = 0  # characters of a reply whose request was cut off with its server
-    reported: set[str] = field(default_factory=set)  # how replies were changed, each once
+    changed: dict[str, bool] = field(default_factory=dict)  # how replies were, and if that is reported
     narrowed: RunOptions | None = None  # the options as profiles have changed them, to be stored with the run
     adds_words: ClassVar[bool] = True  # where limits end a run before the model's first text
     takes_messages: ClassVar[bool] = True  # while it runs
@@ -363,6 +363,9 @@ class Agent(Struct):
         """
         self.scope.check_not_paused()  # a summary may have taken its time
         conversation, emit = context.conversation, context.emit
+        if news := [why for why, is_reported in self.changed.items() if not is_reported]:
+            self.changed |= dict.fromkeys(news, True)
+            await emit(Notice(REPLY_CHANGED, CHANGED.format(why="; ".join(news))))
         metered_request = await self.scope.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
@@ -388,9 +391,6 @@ class Agent(Struct):
             finally:
                 self._keep(conversation, reply, fitted)
         await emit(metered_request.usage)
-        if changed := set(reply.changed) - self.reported:
-            self.reported |= changed
-            await emit(Notice(REPLY_CHANGED, CHANGED.format(why="; ".join(sorted(changed)))))
         await self.scope.run_budget.check_reply(self.provider, reply, conversation)
         if reply.stopped == "length":
             await emit(Notice("cut", "The model reached its token limit in the middle of this answer."))
@@ -442,6 +442,7 @@ class Agent(Struct):
             conversation.append(message)
             if conversation.messages[-1] is not message:
                 reply.changed.append(HIDDEN)
+            self.changed = dict.fromkeys(reply.changed, False) | self.changed
         # Else another model has answered, or what was counted is a guess.
         if reply.used and self.view.fits_model(fitted) and not fitted.has_attachments:
             fitted.counter.learn(fitted.counted, reply.used.prompt_tokens, fitted.scale)

@@ -11,7 +11,7 @@ import httpx2
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import REPLY_CHANGED, CallForm, ModelRequest, ProviderNotice
+from app.core.provider import CallForm, ModelRequest, ProviderNotice
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.exchange import RequestRefused
@@ -85,7 +85,7 @@ class OpenAIChat(HostedProvider):
         status, text = refusal.status, refusal.text
         unwanted = self._replay.unwanted_in(status, text, messages) - before
         if unwanted:
-            self._parameters.note(ProviderNotice(REPLY_CHANGED, REFUSED))
+            self._parameters.note(ProviderNotice("parameter", REFUSED))
         limits = limits_in(status, text) if verbatim else frozenset[StrEnum]()
         self._learned = before | (unwanted or missing_in(status, text)) | limits
         return self._learned != before

@@ -89,7 +89,7 @@ class Unwanted(StrEnum):
     REASONING = "reasoning"
 
 
-REFUSED = "its server refuses the reasoning of earlier replies, which is left out from now on"
+REFUSED = "The model's server refuses the reasoning of earlier replies, which is left out from now on."
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}  # for calls that it did not make
 
 
