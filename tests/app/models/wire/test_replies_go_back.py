@@ -23,8 +23,10 @@ from app.models.wire.opaque_metadata import THOUGHT_IN
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import arguments_text, wire_messages
 from app.models.wire.openai.reasoning_replay import ReplayPolicy
+from app.models.wire.openai.verbatim import verbatim_messages
 from app.redaction.redactor import Redactor
 from app.transcript.reply import Reply
+from tests.support.lanes.native_clients import LANES, TOOL
 from tests.support.models.chatting import BASH, DONE, chat_with, chunk, pieces_of, refusal, says
 from tests.support.models.messages_streams import claude_at, end, start
 from tests.support.models.recorded_replies import (
@@ -93,7 +95,7 @@ def expected(family: str, streams: Sequence[bytes], turns: Sequence[int]) -> lis
 
 @pytest.mark.parametrize("family", families())
 async def test_each_reply_of_chat_completions_goes_back_as_it_came(tmp_path: Path, family: str) -> None:
-    model, flags = MODELS.get(family, "some-model"), {"window": 32_768}
+    model = MODELS.get(family, "some-model")
     kinds = [kind for kind in KINDS if reply(family, kind)]
     streams = list[bytes]()  # one turn for each kind, which ends with a text
     for kind in kinds:
@@ -111,7 +113,10 @@ async def test_each_reply_of_chat_completions_goes_back_as_it_came(tmp_path: Pat
             assert sent == wanted, how
 
     async with model_of(*streams, THANKS, THANKS) as server, model_of(CLAUDE_ANOTHER) as other:
-        async with chat_with(server, model=model, overrides=NATIVE) as chat, serving(tmp_path, chat, **flags) as served:
+        async with (
+            chat_with(server, model=model, overrides=NATIVE) as chat,
+            serving(tmp_path, chat, window=32_768) as served,
+        ):
             session, run = await turn(served)
             for _ in kinds[1:]:
                 session, run = await turn(served, session)
@@ -119,9 +124,12 @@ async def test_each_reply_of_chat_completions_goes_back_as_it_came(tmp_path: Pat
             fork = await served.client.post(f"/sessions/{session}/fork", json={"after": run})
             await turn(served, fork.json()["id"])
             check([server.chats[-1].json], "fork")
-        async with claude_at(other) as claude, serving(tmp_path, claude, **flags) as served:
+        async with claude_at(other) as claude, serving(tmp_path, claude, window=32_768) as served:
             await turn(served, session)
-        async with chat_with(server, model=model, overrides=NATIVE) as chat, serving(tmp_path, chat, **flags) as served:
+        async with (
+            chat_with(server, model=model, overrides=NATIVE) as chat,
+            serving(tmp_path, chat, window=32_768) as served,
+        ):
             await turn(served, session)
             check([server.chats[-1].json], "restart, and another model in between")
     taken = [block for one in other.chats[-1].json["messages"] for block in one["content"]]
@@ -170,7 +178,7 @@ values = st.recursive(
 @st.composite
 def written_arguments(draw: st.DrawFn) -> str:
     """The JSON of an object as models write it: with any spaces, line ends and escapes."""
-    options = {
+    options: dict[str, Any] = {
         "separators": draw(st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")])),
         "ensure_ascii": draw(st.booleans()),
         "indent": draw(st.sampled_from([None, 2])),
@@ -222,13 +230,9 @@ def test_blocks_go_back_in_their_places(said: list[str | tuple[str]]) -> None:
     body = "".join([start(), *parts, end("tool_use")])
     message = kept(MessagesAnswer(URL, "o", "b"), body, 50)
     sent = [one for one in Wire(True, origin="another").write([message]).messages if one["role"] == "assistant"]
-    calls = {call.id: call for call in message.calls}
-    wanted = [block for block in blocks_in(body.encode()) if block["type"] == "tool_use" or block["text"].strip()]
-    blocks = [block for one in sent for block in one["content"]]
-    assert [{**one, "id": ""} for one in blocks] == [
-        {**one, "id": ""} if "id" in one else one | {"id": ""} for one in wanted
-    ]
-    assert len(calls) == sum(not isinstance(one, str) for one in said)
+    wanted = blocks_in(body.encode())
+    assert [block | {"id": ""} for one in sent for block in one["content"]] == [one | {"id": ""} for one in wanted]
+    assert len(message.calls) == sum(not isinstance(one, str) for one in said)
 
 
 LS = AskedCall("c1", "bash", {"command": "ls"}, "native", written='{"command":"ls"}')
@@ -363,3 +367,32 @@ def test_gpt_oss_gets_its_own_thoughts_and_not_those_of_another() -> None:
     for origin, sent in (("m at 127.0.0.1", "Hm."), ("n at 127.0.0.1", "")):
         (one,) = sent_back(wire_messages(history, native=True, replay=ReplayPolicy(origin)))
         assert one.thought == sent
+
+
+@pytest.mark.parametrize("lane", ["/v1/chat/completions", "/v1/responses", "/ag-ui"])
+async def test_a_relay_hands_arguments_on_and_back_as_they_were_written(tmp_path: Path, lane: str) -> None:
+    client, written = LANES[lane], '{"command":"echo \\u00e4", "n": 1.50 }'
+    function = {"name": TOOL, "arguments": written}
+    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    made = [chunk({"reasoning": "Hm."}), chunk({"tool_calls": [call]}), chunk(finish="tool_calls"), DONE]
+    async with (
+        model_of("".join(made).encode(), THANKS) as server,
+        chat_with(server, overrides=NATIVE) as chat,
+        serving(tmp_path, chat, window=32_768) as served,
+    ):
+        body = client.asking("Go.")
+        seen = client.read((await served.client.post(lane, json=body)).text)
+        await served.client.post(lane, json=client.answering(body, seen))
+    (sent,) = sent_back(server.chats[1].json["messages"])
+    assert [arguments for _, _, arguments in sent.calls] == [written if lane != "/ag-ui" else sent.calls[0][2]]
+    assert json.loads(sent.calls[0][2]) == json.loads(written)
+
+
+def test_a_client_of_a_local_server_gives_its_reasoning_back_in_the_turn() -> None:
+    history = [Message("user", "Go."), replace(said_message(""), sealed=None)]
+    history.append(Message("tool", "a", call="c1", name="bash"))
+    replay = ReplayPolicy("o", relayed=True)
+    for more, sent in (([], True), ([Message("assistant", "Done."), Message("user", "And?")], False)):
+        messages = verbatim_messages([], [*history, *more], native=True, replay=replay)
+        (wired,) = [one for one in messages if "tool_calls" in one]
+        assert (wired.get("reasoning_content") == wired.get("reasoning") == "Hm.") is sent
