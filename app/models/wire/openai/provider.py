@@ -19,10 +19,11 @@ from app.models.http.json_body import EncodedJSON, encoded
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import takes_for
+from app.models.wire.grammars.tool_grammar import NAME, NO_GRAMMAR, GrammarTrial, strict_tools, taught_calls
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
+from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages, wire_tools
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
@@ -39,6 +40,8 @@ class OpenAIChat(HostedProvider):
 
     bare_results = False
     _learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
+    _grammar_way = 0  # the first that is not refused
+    _takes_grammars: bool | None = None  # None until it has accepted one, or refused one
 
     @cached_property
     def _openings(self) -> OpeningCache:
@@ -59,18 +62,47 @@ class OpenAIChat(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
+        grammar = self._grammar(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
-            body = self._body(request, files.marks, native=native)
+            body = {**self._body(request, files.marks, native=native), **grammar.fields}
             try:
-                return await self._post(request, body, files), ChatAnswer(self.url, self._replay.origin)
+                response = await self._post(request, body, files)
+                self._learn_of_grammars(grammar)
+                return response, ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.text, body, agent=not request.verbatim):
                     continue
                 if is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
+                if grammar.refuse(refusal.status, refusal.text):
+                    continue
                 if not (request.verbatim and self._learn_of_histories(refusal)):
                     raise self._refusal(refusal, native=native) from refusal
+
+    def _grammar(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
+        """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
+        if not request.tools or (native and self._overrides.tool_grammar != "on"):
+            return NO_GRAMMAR
+        engine = self.ability(NAME).value
+        if native:
+            ways = strict_tools(engine, wire_tools(self._given(request, native=True)[1]))
+        else:
+            form = self.call_form
+            ways = taught_calls(engine, form, request.tools, request.parameters, self.prompt_suffix())
+        return (
+            GrammarTrial(ways, self._grammar_way) if ways and not self._parameters.refuses(NAME, ways) else NO_GRAMMAR
+        )
+
+    def _learn_of_grammars(self, grammar: GrammarTrial) -> None:
+        """Remember which way was accepted. If none was, these tools go without; after other tools before, all do."""
+        if grammar.fields:
+            self._grammar_way, self._takes_grammars = grammar.at, True
+        elif grammar.ways:
+            self._parameters.leave_out(NAME, grammar.ways)
+            if self._takes_grammars is False:
+                self.show(NAME, False, "refused")
+            self._takes_grammars = self._takes_grammars or False
 
     def _learn_of_histories(self, refusal: RequestRefused) -> bool:
         """Return whether a client's messages will be sent in another way from now on."""
