@@ -136,7 +136,8 @@ class SchemaRules:
         """Return the rule of what is referred to, which may refer to itself."""
         if (known := self._referred.get(reference)) is None:
             known = self._referred[reference] = self._rules.reserve()
-            self._rules.add(self._value(resolve(reference, self._root), depth + 1), known)
+            target = self._root if reference == "#" else resolve(reference, self._root)
+            self._rules.add(self._value(target, depth + 1), known)
         return known
 
     def _merged(self, schema: Schema, *parts: Any) -> Schema:
@@ -157,7 +158,9 @@ class SchemaRules:
     def _object(self, schema: Schema, depth: int) -> str:
         required = required_of(schema)
         properties = {**properties_of(schema), **{name: {} for name in required if name not in properties_of(schema)}}
-        more = schema.get("patternProperties") or schema.get("additionalProperties", "properties" not in schema)
+        more = schema.get("patternProperties") or schema.get(
+            "additionalProperties", not isinstance(schema.get("properties"), Mapping)
+        )
         if not properties and more in (True, {}):
             return "object"
         further = f'string ws ":" ws {self._value(more if isinstance(more, Mapping) else {}, depth + 1)}'
