@@ -78,17 +78,22 @@ def text_until(rules: Rules, words: Mapping[str, str], *, ends: bool = False, af
     states of the automaton of Aho and Corasick.
     """
     known = {"": rules.reserve()} | {word[:size]: rules.reserve() for word in words for size in range(1, len(word))}
-    alphabet = sorted({one for word in words for one in word})
+    following: dict[str, list[str]] = {}
+    for way in (*known, *words):
+        following.setdefault(way[:-1], []).append(way)
+    steps: dict[str, dict[str, str]] = {}  # by state and character, to the states that are not the first
 
-    def following(text: str) -> str:
-        """Return the longest end of this text that begins a word, or is one."""
-        while text not in known and text not in words:
+    def longest(text: str) -> str:
+        """Return the longest end of this text that begins a word."""
+        while text not in known:
             text = text[1:]
         return text
 
+    for state in sorted(known, key=len):
+        steps[state] = dict(steps[longest(state[1:])]) if state else {}
+        steps[state] |= {way[-1]: way for way in following[state] if way}
     for state, name in known.items():
-        steps = {one: to for one in alphabet if (to := following(state + one))}
-        ways = [f"{literal(one)} {words.get(to) or known[to]}" for one, to in steps.items()]
-        others = f"[^{''.join(map(character, steps))}] {known['']}"
+        ways = [f"{literal(one)} {words.get(to) or known[to]}" for one, to in steps[state].items()]
+        others = f"[^{''.join(map(character, steps[state]))}] {known['']}"
         rules.add(" | ".join([*(['""'] if ends else []), *ways, others]), name)
-    return known[following(after)]
+    return known[longest(after)]

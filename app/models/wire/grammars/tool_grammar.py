@@ -13,7 +13,7 @@ from app.core.provider import CallForm
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.grammars.gbnf import gbnf_of
 from app.models.wire.grammars.structural_tags import older_tag, structural_tag
-from app.models.wire.parameters import FORMAT
+from app.models.wire.parameters import FORMAT, REFUSALS
 from app.models.wire.tool_choice import NONE, REQUIRED, tool_choice
 from tools.tool import Tool, ToolList
 
@@ -23,8 +23,6 @@ LLAMA_CPP, VLLM, SGLANG = "llama.cpp", "vLLM", "SGLang"
 CONSTRAINTS = frozenset({FORMAT, "grammar", "json_schema", "structured_outputs", "regex", "ebnf"})
 KEPT = 64  # grammars, the last used
 OPENS_THOUGHT, CLOSES_THOUGHT = "<think>", "</think>"
-
-REFUSALS = (400, 422, 500, 501)
 
 Fields = Mapping[str, Any]
 
@@ -68,7 +66,6 @@ ENGINES: Mapping[str, tuple[Callable[[GrammarRequest], Fields], ...]] = {
     SGLANG: (tag_as_format, earlier_tag),
 }
 
-
 # With `strict`, these enforce native calls of their own accord, which llama.cpp does in any case.
 STRICT = (VLLM, SGLANG)
 
@@ -106,12 +103,17 @@ def strict_tools(engine: object, wired: Sequence[Mapping[str, Any]]) -> Sequence
     return ({"tools": [{**one, "function": {**one["function"], "strict": True}} for one in wired]},)
 
 
+def is_about_grammar(text: str) -> bool:
+    """Return whether an error of any kind names the grammar."""
+    return "grammar" in text.lower()
+
+
 class GrammarTrial:
     """The ways to send one grammar: where one is refused, the next, and at last none. A request without has no ways."""
 
     def __init__(self, ways: Sequence[Fields] = (), begin: int = 0) -> None:
         self.ways = ways
-        self.at = begin
+        self.at = begin if begin < len(ways) else 0
 
     @property
     def fields(self) -> Fields:
@@ -119,7 +121,8 @@ class GrammarTrial:
 
     def refuse(self, status: int, text: str) -> bool:
         """Return whether to send the request again, because its grammar may be what was refused."""
-        if not self.fields or status not in REFUSALS or is_too_long(text):
+        about = status in REFUSALS or is_about_grammar(text)
+        if not self.fields or not about or is_too_long(text):
             return False
         self.at += 1
         return True

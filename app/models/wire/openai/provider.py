@@ -11,7 +11,7 @@ import httpx2
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import CallForm, ModelRequest
+from app.core.provider import CallForm, ModelRequest, ProviderFailed
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.exchange import RequestRefused
@@ -19,7 +19,14 @@ from app.models.http.json_body import EncodedJSON, encoded
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import takes_for
-from app.models.wire.grammars.tool_grammar import NAME, NO_GRAMMAR, GrammarTrial, strict_tools, taught_calls
+from app.models.wire.grammars.tool_grammar import (
+    NAME,
+    NO_GRAMMAR,
+    GrammarTrial,
+    is_about_grammar,
+    strict_tools,
+    taught_calls,
+)
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
@@ -40,6 +47,7 @@ class OpenAIChat(HostedProvider):
 
     bare_results = False
     _learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
+    _grammar = NO_GRAMMAR  # that of the last request
     _grammar_way = 0  # the first that is not refused
     _takes_grammars: bool | None = None  # None until it has accepted one, or refused one
 
@@ -62,7 +70,7 @@ class OpenAIChat(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
-        grammar = self._grammar(request, native=native)
+        grammar = self._grammar = self._grammar_for(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = {**self._body(request, files.marks, native=native), **grammar.fields}
             try:
@@ -80,7 +88,7 @@ class OpenAIChat(HostedProvider):
                 if not (request.verbatim and self._learn_of_histories(refusal)):
                     raise self._refusal(refusal, native=native) from refusal
 
-    def _grammar(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
+    def _grammar_for(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
         """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
         if not request.tools or (native and self._overrides.tool_grammar != "on"):
             return NO_GRAMMAR
@@ -90,9 +98,9 @@ class OpenAIChat(HostedProvider):
         else:
             form = self.call_form
             ways = taught_calls(engine, form, request.tools, request.parameters, self.prompt_suffix())
-        return (
-            GrammarTrial(ways, self._grammar_way) if ways and not self._parameters.refuses(NAME, ways) else NO_GRAMMAR
-        )
+        if not ways or self._parameters.refuses(NAME, ways):
+            return NO_GRAMMAR
+        return GrammarTrial(ways, self._grammar_way)
 
     def _learn_of_grammars(self, grammar: GrammarTrial) -> None:
         """Remember which way was accepted. If none was, these tools go without; after other tools before, all do."""
@@ -103,6 +111,12 @@ class OpenAIChat(HostedProvider):
             if self._takes_grammars is False:
                 self.show(NAME, False, "refused")
             self._takes_grammars = self._takes_grammars or False
+
+    def _broke_off(self, failure: ProviderFailed) -> None:
+        """Go without a grammar that has broken its answer (https://github.com/ggml-org/llama.cpp/issues/12597)."""
+        if self._grammar.fields and is_about_grammar(failure.message):
+            self._parameters.leave_out(NAME, self._grammar.ways)
+        super()._broke_off(failure)
 
     def _learn_of_histories(self, refusal: RequestRefused) -> bool:
         """Return whether a client's messages will be sent in another way from now on."""

@@ -18,7 +18,7 @@ from parsing import parse
 from tests.support.models.abilities import models
 from tests.support.models.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of, refusal
 from tests.support.models.gbnf_matcher import takes
-from tests.support.models.upstream import Act, upstream
+from tests.support.models.upstream import Act, stream, upstream
 from tools.catalogue import TOOLS
 from tools.tool import ToolList
 
@@ -242,3 +242,28 @@ async def test_native_calls_are_strict_on_request_where_the_engine_can(owner: st
     bodies, known = await bodies_of(owner, *refused, asked=[with_tools(SHELL)], tool_calls="native", tool_grammar="on")
     assert ["strict" in tool["function"] for body in bodies for tool in body["tools"]] == [True, False]
     assert known[1] == [DROPPED.format("tool_grammar")]
+
+
+async def test_an_answer_that_its_grammar_breaks_is_asked_for_without() -> None:
+    broken = stream(f"data: {json.dumps({'error': {'message': 'Unexpected empty grammar stack'}})}\n\n")
+    listed = models(owned_by=LLAMA, max_model_len=4096)
+    async with (
+        upstream(listed, broken, WHOLE) as server,
+        chat_with(server, overrides=AbilityOverrides("tagged")) as chat,
+    ):
+        await chat.window()
+        await failure_of(chat, with_tools())
+        await pieces_of(chat, with_tools())
+    assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], []]
+
+
+async def test_a_server_in_trouble_is_not_asked_again_without_the_grammar() -> None:
+    listed = models(owned_by=LLAMA, max_model_len=4096)
+    async with (
+        upstream(listed, refusal("out of memory", status=500), WHOLE) as server,
+        chat_with(server, overrides=AbilityOverrides("tagged")) as chat,
+    ):
+        await chat.window()
+        await failure_of(chat, with_tools())
+        await pieces_of(chat, with_tools())
+    assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], ["grammar"]]
