@@ -1,6 +1,7 @@
 """Which form of calls serves a small model: 24 requests that need a tool, and 10 for code that is not to be run.
 
-Two real models under llama.cpp, at temperature 0, with the product's prompt and parser. Gemma (`make real-servers`) is
+Two real models under llama.cpp, at temperature 0, with the product's prompt and parser, each with and without the
+grammar of the tools. Then 100 turns of the first in which `tool_choice` requires a call. Gemma (`make real-servers`) is
 a base model, which continues a transcript: its turns have plain names, and it is stopped when it writes the next one.
 """
 
@@ -9,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from app.context.prompt import TEACHINGS, opening
+from app.core.endpoint_spec import ToolGrammar
 from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest, Provider, TextChunk
 from app.models.capabilities.abilities import AbilityOverrides
@@ -25,11 +29,14 @@ from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.openai.provider import BareChat, OpenAIChat
 from parsing import Call, Parsed, parse
 from tests.support.models.real_models import GEMMA, LlamaServer, Served
+from tools.base.schemas import argument_error
 from tools.catalogue import TOOLS
+from tools.tool import Tool
 
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
 MOST_TOKENS = 128
 NEXT_TURN = "\nUser:"
+GRAMMARS: tuple[ToolGrammar, ...] = ("off", "auto")
 TRANSCRIPT = "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content }}\n\n{% endfor %}Assistant:"
 MODELS = [Served(name="SmolLM2-135M-Instruct", context=4096)]
 if GEMMA.exists():
@@ -92,11 +99,28 @@ FOR_CODE = (
 )
 
 
+NO_TOOL_NEEDED = (
+    *("Hello!", "What is the capital of France?", "Tell me a joke.", "Thank you.", "Who are you?", "Sing a song."),
+    *("What is 2 + 2?", "Say nothing.", "Translate dog into French.", "Is water wet?", "Name three colours.", "Bye."),
+    *("Describe a house.", "Why is the sky blue?", "Write a poem.", "Count to ten."),
+)
+ONE_CALL = {"tool_choice": "required", "parallel_tool_calls": False}
+MOST_FORCED = 512  # tokens
+
+
 async def answer(
-    model: Provider, form: CallForm, request: str, begin: Callable[..., Sequence[Message]] = opening_of
+    model: Provider,
+    form: CallForm,
+    request: str,
+    begin: Callable[..., Sequence[Message]] = opening_of,
+    *,
+    tools: Sequence[Tool] = (),
+    parameters: Mapping[str, Any] | None = None,
 ) -> Parsed:
     text = ""
-    model_request = ModelRequest([Message("user", request)], opening=partial(begin, call_form=form))
+    model_request = ModelRequest(
+        [Message("user", request)], tools, opening=partial(begin, call_form=form), parameters=parameters or {}
+    )
     async with aclosing(model.stream(model_request)) as pieces:
         async for piece in pieces:
             text += piece.text if isinstance(piece, TextChunk) else ""
@@ -105,27 +129,54 @@ async def answer(
     return parse(text.partition(NEXT_TURN)[0], SCHEMAS, fences=form is CallForm.FENCED)
 
 
-async def measured(served: Served, form: CallForm) -> str:
-    """One row of the table."""
-    started = time.monotonic()
-    taught = AbilityOverrides("fenced")  # tools are not offered; the prompt is that of `opening_of`
-    defaults, chat = RequestDefaults(MOST_TOKENS, 0.0), OpenAIChat if served.weights else BareChat
+@asynccontextmanager
+async def chatting(served: Served, form: CallForm, most: int, grammar: ToolGrammar) -> AsyncGenerator[OpenAIChat]:
+    stated = AbilityOverrides("fenced" if form is CallForm.FENCED else "tagged", tool_grammar=grammar)
+    chat = OpenAIChat if served.weights else BareChat
     with LlamaServer(served) as server:
         async with model_client(url := server.base_url) as client:
-            model = chat(client, url, served.name, overrides=taught, defaults=defaults)
-            first_calls = [(await answer(model, form, task.request)).calls[:1] for task in TASKS]
-            for_code = [await answer(model, form, request) for request in FOR_CODE]
+            model = chat(client, url, served.name, overrides=stated, defaults=RequestDefaults(most, 0.0))
+            await model.window()  # finds out whether the server enforces grammars
+            yield model
+
+
+async def measured(served: Served, form: CallForm, grammar: ToolGrammar) -> str:
+    """One row of the table."""
+    started = time.monotonic()
+    async with chatting(served, form, MOST_TOKENS, grammar) as model:
+        first_calls = [(await answer(model, form, task.request, tools=TOOLS)).calls[:1] for task in TASKS]
+        for_code = [await answer(model, form, request, tools=TOOLS) for request in FOR_CODE]
     right = sum(task.is_served_by(call) for task, calls in zip(TASKS, first_calls, strict=True) for call in calls)
     shown = sum(not reply.calls and not reply.rejected for reply in for_code)
     seconds = time.monotonic() - started
-    return f"{served.name:24} {form:8} {right:3} of {len(TASKS)} {shown:8} of {len(FOR_CODE)} {seconds:6.0f} s"
+    return (
+        f"{served.name:24} {form:8} {grammar:8} {right:3} of {len(TASKS)} {shown:8} of {len(FOR_CODE)} {seconds:6.0f} s"
+    )
+
+
+async def forced(served: Served, form: CallForm, grammar: ToolGrammar) -> str:
+    """How many turns that require a call are one call that fits its tool's schema."""
+    requests = (*(task.request for task in TASKS), *FOR_CODE, *NO_TOOL_NEEDED)
+    async with chatting(served, form, MOST_FORCED, grammar) as model:
+        replies = [await answer(model, form, one, tools=TOOLS, parameters=ONE_CALL) for one in requests]
+    return f"{served.name:24} {form:8} {grammar:8} {sum(map(is_one_call, replies)):3} of {len(requests)}"
+
+
+def is_one_call(reply: Parsed) -> bool:
+    match reply:
+        case Parsed(calls=[call], rejected=[]):
+            return call.name in SCHEMAS and argument_error(call.name, SCHEMAS[call.name], call.arguments) is None
+    return False
 
 
 def main() -> None:
-    print("model                    form     tool used      code only shown")
+    print("model                    form     grammar  tool used      code only shown")
     for served in MODELS:
-        for form in TEACHINGS:
-            print(asyncio.run(measured(served, form)), flush=True)
+        for form, grammar in product(TEACHINGS, GRAMMARS):
+            print(asyncio.run(measured(served, form, grammar)), flush=True)
+    print("model                    form     grammar  a call that fits, where one is required")
+    for form, grammar in product(TEACHINGS, GRAMMARS):
+        print(asyncio.run(forced(MODELS[0], form, grammar)), flush=True)
 
 
 if __name__ == "__main__":

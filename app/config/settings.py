@@ -37,7 +37,7 @@ from app.config.sources import (
     in_file,
     in_flags,
 )
-from app.core.endpoint_spec import ToolCalls
+from app.core.endpoint_spec import ToolCalls, ToolGrammar
 from app.core.rules import ApprovalMode, ToolRule
 from app.core.settings_fields import (
     BUILT_IN_MODELS,
@@ -106,6 +106,11 @@ class Settings(
         "auto",
         "native: offered to the model's server; tagged, fenced: taught in the prompt; auto: what the model needs",
         "auto, native, tagged or fenced",
+    )
+    tool_grammar: ToolGrammar = setting(
+        "auto",
+        "the server enforces the form of calls; auto: of taught ones, on: of native ones, too; off: none",
+        "auto, on or off",
     )
     data_dir: Path = path(
         ...,

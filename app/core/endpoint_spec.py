@@ -18,6 +18,7 @@ MOST_KEYS = 64
 
 WireFormat = Literal["auto", "openai", "anthropic"]
 ToolCalls = Literal["auto", "native", "tagged", "fenced"]
+ToolGrammar = Literal["auto", "on", "off"]
 
 
 def checked_endpoint_name(name: str) -> str:
@@ -67,6 +68,7 @@ class EndpointSpec(BaseModel, defer_build=True):
     key_file: Annotated[tuple[FilePath, ...], BeforeValidator(_listed), Field(max_length=MOST_KEYS)] = ()
     format: WireFormat = "auto"
     tool_calls: ToolCalls = "auto"
+    tool_grammar: ToolGrammar = "auto"
     images: bool | None = None
     pdf: bool | None = None
     window: int | None = Field(default=None, ge=512, le=10**8)

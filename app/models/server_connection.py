@@ -10,7 +10,7 @@ from msgspec import Struct
 from app.core.clock import Clock
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import BaseProvider, CallForm, ModelRequest, Piece, Provider, ProviderFailed
-from app.models.capabilities.abilities import AbilityCache, AbilityOverrides
+from app.models.capabilities.abilities import AbilityCache, overrides_of
 from app.models.capabilities.model_list import listed_models
 from app.models.embedded.provider import EmbeddedProvider
 from app.models.embedded.supervisor import EmbeddedModel
@@ -89,7 +89,7 @@ class HTTPConnection:
             self.base_url,
             model or ANY_MODEL,
             self._key,
-            overrides=AbilityOverrides(self._spec.tool_calls, self._spec.images, self._spec.pdf, self._spec.window),
+            overrides=overrides_of(self._spec),
             defaults=RequestDefaults(None, self._spec.temperature),
             clock=self._clock,
             abilities=self._abilities,
@@ -140,7 +140,9 @@ class EmbeddedConnection(FixedConnection):
         inactivity_s = spec.inactivity_s or INACTIVITY_S
         client = model_client("http://127.0.0.1", inactivity_s=inactivity_s, transport=manner.transport)
         self._model = EmbeddedModel()
-        super().__init__(EmbeddedProvider(client, self._model, temperature=spec.temperature))
+        super().__init__(
+            EmbeddedProvider(client, self._model, temperature=spec.temperature, tool_grammar=spec.tool_grammar)
+        )
 
     async def start(self) -> None:
         await self._model.start()

@@ -65,6 +65,7 @@ ADD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "models": {"action": "append", "metavar": "MODEL", "help": "the models that may be requested (default: any)"},
     "format": {"choices": choices("format"), "help": "its protocol (default: auto)"},
     "tool_calls": {"choices": choices("tool_calls"), "help": "how tools are offered to its models (default: auto)"},
+    "tool_grammar": {"choices": choices("tool_grammar"), "help": "the server enforces their form (default: auto)"},
     "window": {"type": int, "metavar": "TOKENS", "help": "that its models can read at a time (default: what it says)"},
     "max_requests": {"type": int, "metavar": "N", "help": "that it answers at a time (default: what it says)"},
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import httpx2
 from msgspec import Struct, field
 
-from app.core.endpoint_spec import ToolCalls
+from app.core.endpoint_spec import EndpointSpec, ToolCalls, ToolGrammar
 from app.core.provider import Ability
 from app.models.capabilities.capability_readings import Fact
 from app.models.capabilities.name_hints import hints_for
@@ -26,7 +26,7 @@ HOSTED_AGE_S = 3600.0
 MOST_MODELS = 1024  # bounded, because clients may send any name
 SHOWN_S = 3600.0  # validity of what an answer has shown
 # Abilities that are listed.
-SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "reasoning", "counting")
+SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "reasoning", "counting", "tool_grammar")
 TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "tagged": False, "fenced": False}
 FORMS = {form.name: form for form in (LLAMA_CPP, VLLM)}
 
@@ -38,6 +38,7 @@ class AbilityOverrides(Struct, frozen=True):
     images: bool | None = None
     pdf: bool | None = None
     window: int | None = None
+    tool_grammar: ToolGrammar = "auto"
 
     def of(self, name: str) -> Fact | None:
         """Return the configured value of an ability."""
@@ -46,6 +47,8 @@ class AbilityOverrides(Struct, frozen=True):
                 return TOOL_CALLS[self.tool_calls]
             case "call_form":
                 return None if self.tool_calls == "auto" else self.tool_calls
+            case "tool_grammar":
+                return False if self.tool_grammar == "off" else None
             case "images":
                 return self.images
             case "pdf":
@@ -53,6 +56,11 @@ class AbilityOverrides(Struct, frozen=True):
             case "window":
                 return self.window
         return None
+
+
+def overrides_of(spec: EndpointSpec) -> AbilityOverrides:
+    """Return the abilities that an endpoint configures."""
+    return AbilityOverrides(spec.tool_calls, spec.images, spec.pdf, spec.window, spec.tool_grammar)
 
 
 class AbilityRecord(Struct):

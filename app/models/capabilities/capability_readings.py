@@ -12,6 +12,7 @@ from app.models.capabilities.server_counts import LLAMA_CPP, VLLM
 from app.models.http.prompt_too_long import LARGEST, SMALLEST
 
 MOST_SLOTS = 100_000
+ENGINES = {"llamacpp": "llama.cpp", "vllm": "vLLM", "sglang": "SGLang"}
 
 Fact = bool | int | str
 Field = tuple[str | int, ...]
@@ -71,6 +72,11 @@ def kind_of_model(value: Any) -> bool | None:
     return {"vlm": True, "llm": False}.get(value) if isinstance(value, str) else None
 
 
+def engine(value: Any) -> str | None:
+    """Return the name of a server that enforces grammars, by its own word for itself."""
+    return ENGINES.get(value) if isinstance(value, str) else None
+
+
 def lists(*words: str, whole: bool = True) -> Callable[[Any], bool | None]:
     """Return a reader that finds one of the words in a list; `whole`: such a list is complete."""
 
@@ -103,6 +109,7 @@ OF_ENTRY: tuple[Reading, ...] = (
     Reading("window", ("max_input_tokens",), number),  # Anthropic
     Reading("answer", ("max_tokens",), number),  # Anthropic: of one answer
     Reading("counting", ("max_model_len",), named(VLLM.name, number)),
+    Reading("tool_grammar", ("owned_by",), engine),
     Reading("tools", ("supported_parameters",), lists("tools")),  # OpenRouter
     Reading("tools", ("capabilities", "function_calling"), flag),  # Mistral
     # LM Studio offers tools to other models, too, in its own prompt format.

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
+from app.core.endpoint_spec import ToolGrammar
 from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, CallForm, ModelRequest, Piece, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
@@ -27,17 +28,26 @@ class EmbeddedProvider(BaseProvider):
 
     call_form = CallForm.FENCED
 
-    def __init__(self, client: ModelClient, server: EmbeddedModel, *, temperature: float | None = None) -> None:
+    def __init__(
+        self,
+        client: ModelClient,
+        server: EmbeddedModel,
+        *,
+        temperature: float | None = None,
+        tool_grammar: ToolGrammar = "auto",
+    ) -> None:
         self.model = server.weights.name
         self._client = client
         self._server = server
         self._abilities = AbilityCache()
+        self._overrides = AbilityOverrides("fenced", tool_grammar=tool_grammar)
+        self._chat: BareChat | None = None  # of the child that runs now
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
         url = await self._server.start()
-        answer = stream_or_retry(url, lambda at: self._chat(at).stream(request), self._server.successor)
+        answer = stream_or_retry(url, lambda at: self._chat_at(at).stream(request), self._server.successor)
         async with aclosing(answer) as pieces:
             async for piece in pieces:
                 yield piece
@@ -65,20 +75,22 @@ class EmbeddedProvider(BaseProvider):
     async def _ready(self) -> BareChat | None:
         try:
             async with asyncio.timeout(LIMIT_S):
-                return self._chat(await self._server.start())
+                return self._chat_at(await self._server.start())
         except (TimeoutError, ProviderFailed):
             return None
 
-    def _chat(self, url: str) -> BareChat:
-        return BareChat(
-            self._client,
-            url,
-            self.model,
-            self._server.key,
-            overrides=AbilityOverrides("fenced"),
-            defaults=self._defaults,
-            abilities=self._abilities,
-        )
+    def _chat_at(self, url: str) -> BareChat:
+        if self._chat is None or (self._chat.base_url, self._chat.key) != (url, self._server.key):
+            self._chat = BareChat(
+                self._client,
+                url,
+                self.model,
+                self._server.key,
+                overrides=self._overrides,
+                defaults=self._defaults,
+                abilities=self._abilities,
+            )
+        return self._chat
 
 
 async def stream_or_retry(

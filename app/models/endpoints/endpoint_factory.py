@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from app.core.endpoint_spec import SERVED, EndpointSpec, Price, ToolCalls
+from app.core.endpoint_spec import SERVED, EndpointSpec, Price, ToolCalls, ToolGrammar
 from app.core.provider import Provider, ProviderFailed
 from app.models.endpoints.endpoint import Endpoint, Origin
 from app.models.endpoints.key_sources import KeyFolder, Keys, read_keys
@@ -36,6 +36,7 @@ class EndpointDefaults(Struct, frozen=True):
     temperature: float | None = None
     inactivity_s: float | None = None
     window: int | None = None
+    tool_grammar: ToolGrammar = "auto"
 
     def apply(self, spec: EndpointSpec) -> EndpointSpec:
         update: dict[str, Any] = {
@@ -45,6 +46,8 @@ class EndpointDefaults(Struct, frozen=True):
         }
         if spec.tool_calls == "auto":
             update["tool_calls"] = self.tool_calls
+        if spec.tool_grammar == "auto":
+            update["tool_grammar"] = self.tool_grammar
         return spec.model_copy(update=update)
 
 

@@ -93,7 +93,11 @@ def build_endpoint_factory(
     vault: SecretStore | None = None,
 ) -> EndpointFactory:
     common = EndpointDefaults(
-        settings.tool_calls, settings.model_temperature, settings.model_inactivity_s, settings.window
+        settings.tool_calls,
+        settings.model_temperature,
+        settings.model_inactivity_s,
+        settings.window,
+        settings.tool_grammar,
     )
     options = ConnectionOptions(Clock(settings.time_zone), settings.transport, serving.connect if serving else None)
     return EndpointFactory(

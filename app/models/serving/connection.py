@@ -12,7 +12,7 @@ import httpx2
 from app.core.clock import Clock
 from app.core.endpoint_spec import SERVED, EndpointSpec
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
-from app.models.capabilities.abilities import LIMIT_S, AbilityOverrides
+from app.models.capabilities.abilities import LIMIT_S, overrides_of
 from app.models.embedded.provider import stream_or_retry
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
 from app.models.serving.pool import Member, ModelPool
@@ -34,7 +34,7 @@ class ServedChat(OpenAIChat):
             client,
             ASLEEP,
             member.model,
-            overrides=AbilityOverrides(spec.tool_calls, spec.images, spec.pdf, spec.window),
+            overrides=overrides_of(spec),
             defaults=RequestDefaults(None, spec.temperature),
             clock=clock,
         )

@@ -135,9 +135,12 @@ class HostedProvider(BaseProvider, ABC):
             finally:
                 await response.aclose()
         except ProviderFailed as failure:
-            if failure.code in SERVER_LOST:
-                self._abilities.doubt(self._about)
+            self._broke_off(failure)
             raise
+
+    def _broke_off(self, failure: ProviderFailed) -> None:
+        if failure.code in SERVER_LOST:
+            self._abilities.doubt(self._about)
 
     def _read(
         self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest

@@ -52,7 +52,7 @@ SERVERS: dict[str, tuple[Mapping[str, Act], dict[str, Any]]] = {
     ),
     "vLLM": (
         {"/v1/models": models(owned_by="vllm", max_model_len=8192)},
-        {"window": 8192, "counting": "vLLM"},
+        {"window": 8192, "counting": "vLLM", "tool_grammar": "vLLM"},
     ),
     "Groq": ({"/v1/models": models(context_window=131_072, max_completion_tokens=32_768)}, {"window": 131_072}),
     "OpenRouter": (

@@ -11,7 +11,7 @@ import httpx2
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import CallForm, ModelRequest, ProviderNotice
+from app.core.provider import CallForm, ModelRequest, ProviderFailed, ProviderNotice
 from app.models.capabilities.server_profiles import profile_of
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.exchange import RequestRefused
@@ -19,10 +19,18 @@ from app.models.http.json_body import EncodedJSON, encoded
 from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import takes_for
+from app.models.wire.grammars.tool_grammar import (
+    NAME,
+    NO_GRAMMAR,
+    GrammarTrial,
+    is_about_grammar,
+    strict_tools,
+    taught_calls,
+)
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
+from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages, wire_tools
 from app.models.wire.openai.reasoning_replay import (
     REFUSED,
     TEMPLATE_RULES,
@@ -45,6 +53,9 @@ class OpenAIChat(HostedProvider):
 
     bare_results = False
     _learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
+    _grammar = NO_GRAMMAR  # that of the last request
+    _grammar_way = 0  # the first that is not refused
+    _takes_grammars: bool | None = None  # None until it has accepted one, or refused one
 
     @cached_property
     def _openings(self) -> OpeningCache:
@@ -66,18 +77,53 @@ class OpenAIChat(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
+        grammar = self._grammar = self._grammar_for(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
-            body = self._body(request, files.marks, native=native)
+            body = {**self._body(request, files.marks, native=native), **grammar.fields}
             try:
-                return await self._post(request, body, files), ChatAnswer(self.url, self._replay.origin)
+                response = await self._post(request, body, files)
+                self._learn_of_grammars(grammar)
+                return response, ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.text, body, agent=not request.verbatim):
                     continue
                 if is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
+                if grammar.refuse(refusal.status, refusal.text):
+                    continue
                 if not self._learn_of_histories(refusal, body["messages"], verbatim=request.verbatim):
                     raise self._refusal(refusal, native=native) from refusal
+
+    def _grammar_for(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
+        """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
+        if not request.tools or (native and self._overrides.tool_grammar != "on"):
+            return NO_GRAMMAR
+        engine = self.ability(NAME).value
+        if native:
+            ways = strict_tools(engine, wire_tools(self._given(request, native=True)[1]))
+        else:
+            form = self.call_form
+            ways = taught_calls(engine, form, request.tools, request.parameters, self.prompt_suffix())
+        if not ways or self._parameters.refuses(NAME, ways):
+            return NO_GRAMMAR
+        return GrammarTrial(ways, self._grammar_way)
+
+    def _learn_of_grammars(self, grammar: GrammarTrial) -> None:
+        """Remember which way was accepted. If none was, these tools go without; after other tools before, all do."""
+        if grammar.fields:
+            self._grammar_way, self._takes_grammars = grammar.at, True
+        elif grammar.ways:
+            self._parameters.leave_out(NAME, grammar.ways)
+            if self._takes_grammars is False:
+                self.show(NAME, False, "refused")
+            self._takes_grammars = self._takes_grammars or False
+
+    def _broke_off(self, failure: ProviderFailed) -> None:
+        """Go without a grammar that has broken its answer (https://github.com/ggml-org/llama.cpp/issues/12597)."""
+        if self._grammar.fields and is_about_grammar(failure.message):
+            self._parameters.leave_out(NAME, self._grammar.ways)
+        super()._broke_off(failure)
 
     def _learn_of_histories(self, refusal: RequestRefused, messages: str, *, verbatim: bool) -> bool:
         """Return whether messages will be sent in another way from now on."""
