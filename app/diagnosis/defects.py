@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.diagnosis.probes import AT_ONCE, NATIVE, TOO_LONG
+from app.diagnosis.probes import AT_ONCE, NATIVE, TOO_LONG, tools_of
 from app.diagnosis.trial import Trial, comparable, excerpt, whole_calls
 
 TOOL_GRAMMAR = "tool_grammar"  # the setting that has the server enforce the form of calls
@@ -24,6 +24,7 @@ MARKS = re.compile(
     r"</?tool_calls?>|</?function[=>]|</?invoke|\[/?TOOL_CALLS\]|<\|?tool|<｜|<\|python_tag\|>|<\|call\|>"
 )
 THOUGHT_END = re.compile(r"</think(?:ing)?>|\[/THINK\]|<channel\|>|◁/think▷")
+LONGEST_TOKEN = 10  # characters of a schema: a prompt with fewer tokens holds none
 CALL_TOKENS = 30  # of the markup around a call
 SLACK = 12  # tokens of marks at the beginning and the end
 AROUND = re.compile(r"BEGIN.*END", re.DOTALL)
@@ -52,7 +53,7 @@ class Defect(Struct, frozen=True):
 
 
 def calls_in_text(trial: Trial) -> str:
-    if not trial.is_native or trial.wire.calls or trial.probe.choice == "none" or "quoted" in trial.probe.name:
+    if not trial.is_native or trial.wire.calls or trial.probe.choice == "none" or trial.probe.is_quoted:
         return ""
     return excerpt(trial.wire.content) if whole_calls(trial.wire.content) else ""
 
@@ -62,6 +63,19 @@ def calls_in_thought(trial: Trial) -> str:
     if not trial.is_native or wire.calls or wire.content.strip() or trial.probe.choice == "none":
         return ""
     return excerpt(wire.reasoning) if whole_calls(wire.reasoning) else ""
+
+
+def tools_ignored(trial: Trial) -> str:
+    """Find tools that the prompt cannot hold, because it has too few tokens."""
+    read = trial.wire.prompt_tokens
+    if (
+        not trial.is_native
+        or not read
+        or trial.wire.calls
+        or read >= len(json.dumps(tools_of(trial.probe))) // LONGEST_TOKEN
+    ):
+        return ""
+    return f"{read} tokens are counted, with the tools"
 
 
 def arguments_doubled(trial: Trial) -> str:
@@ -149,28 +163,32 @@ def choice_ignored(trial: Trial) -> str:
 
 
 def quote_run(trial: Trial) -> str:
-    word, content = trial.values["word"], trial.wire.content
-    around = AROUND.search(content)
-    if "quoted" not in trial.probe.name or not around or word in content:
+    word, content = trial.values.get("word", ""), trial.wire.content
+    if not trial.probe.is_quoted or not AROUND.search(content) or word in content:
         return ""
     return (
         f"called with it, and left {excerpt(content)!r}" if any(word in call.raw for call in trial.wire.calls) else ""
     )
 
 
-def swallowed(trial: Trial) -> str:
-    """Find text that was counted and not sent: no text has less than half a character for each token."""
+def swallowed(trials: Sequence[Trial]) -> Iterator[Sighting]:
+    """Find text that was counted and not sent; a model whose plain answers look so hides its thoughts."""
+    found = [Sighting(trial, seen) for trial in trials if (seen := _more_counted(trial))]
+    if all(one.trial.probe.form is NATIVE or one.trial.probe.is_quoted for one in found):
+        yield from found
+
+
+def _more_counted(trial: Trial) -> str:
+    """No text has less than half a character for each token."""
     wire = trial.wire
     spent = (wire.tokens or 0) - SLACK - CALL_TOKENS * len(wire.calls)
     if not trial.is_whole or spent <= 2 * wire.characters:
-        return ""
-    if trial.probe.form is None and "quoted" not in trial.probe.name:
         return ""
     return f"{wire.tokens} tokens were counted, {wire.characters} characters arrived"
 
 
 def markup_left(trial: Trial) -> str:
-    if not trial.wire.calls or "quoted" in trial.probe.name:
+    if not trial.wire.calls or trial.probe.is_quoted:
         return ""
     return excerpt(trial.wire.content) if MARKS.search(trial.wire.content) else ""
 
@@ -228,6 +246,9 @@ def busy(trials: Sequence[Trial]) -> Iterator[Sighting]:
 
 
 DEFECTS = (
+    Defect("tools_ignored", "Tools are accepted and ignored.", "Start the server with a chat template that renders "
+           "them (llama.cpp: `--jinja`), or set `tool_calls` so that calls are taught in the prompt.", tools_ignored,
+           form=True),
     Defect("calls_in_text", "Calls are left in the text.", NATIVE_ADVICE + " For vLLM and SGLang: start it with the "
            "`--tool-call-parser` of this model; for llama.cpp: with `--jinja`.", calls_in_text, form=True),
     Defect("calls_in_thought", "Calls are left in the reasoning.", NATIVE_ADVICE, calls_in_thought, form=True),
@@ -249,7 +270,8 @@ DEFECTS = (
            id_wrong),
     Defect("text_lost", "Text beside a call is lost.", NATIVE_ADVICE, form=True),
     Defect("markup_left", "Markup of calls is left in the text.", "Runs take it out. Update the server.", markup_left),
-    Defect("reply_swallowed", "Text is counted and not sent.", NATIVE_ADVICE, swallowed, form=True),
+    Defect("reply_swallowed", "Text is counted and not sent.", NATIVE_ADVICE, over=swallowed,
+           form=True),
     Defect("quote_run", "A quoted call is taken for a call.", NATIVE_ADVICE, quote_run, form=True),
     Defect("thought_in_text", "Thoughts arrive in the text.", "Runs take them out. Start the server with the reasoning "
            "parser of this model, or with none.", over=thoughts_mixed),
@@ -305,10 +327,9 @@ def found_in(trials: Sequence[Trial], pairs: Sequence[tuple[Trial, Trial]]) -> d
         single = [Sighting(trial, seen) for trial in read if (seen := row.look(trial))]
         if sightings := [*single, *row.over(trials)]:
             found[row.code] = sightings
-    explained = {id(one.trial) for sightings in found.values() for one in sightings}
+    explained = {id(one.trial) for row in DEFECTS if row.form for one in found.get(row.code, ())}
     for streamed, whole in pairs:
         code, seen = difference(streamed, whole)
-        # A pair is evidence of its own only where neither answer has given itself away.
-        if code in found or not explained & {id(streamed), id(whole)} or code in ("arguments_lost", "text_lost"):
+        if code in found or not explained & {id(streamed), id(whole)}:  # else it has given itself away
             found.setdefault(code, []).append(Sighting(streamed, seen))
     return found

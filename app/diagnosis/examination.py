@@ -17,9 +17,10 @@ import httpx2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.context.prompt import opening
+from app.context.prompt import TEACHINGS, opening
 from app.core.messages import Message
 from app.core.provider import Provider, ProviderFailed
+from app.diagnosis.defects import tools_ignored
 from app.diagnosis.probes import (
     AT_ONCE,
     NATIVE,
@@ -92,7 +93,14 @@ class Examination:
     """The trials of one examination. `run` sends them."""
 
     def __init__(self, server: ServedModel, provider: Provider, window: int | None, *, quick: bool) -> None:
-        self.subject = Subject(provider.model, window, provider.call_form, provider.ability("images").value, quick)
+        self.subject = Subject(
+            model=provider.model,
+            window=window,
+            call_form=provider.call_form,
+            offers_tools=provider.native_tools,
+            images=provider.ability("images").value,
+            quick=quick,
+        )
         self._server = server
         self._quick = quick
         self._url = f"{server.base_url}/chat/completions"
@@ -105,10 +113,12 @@ class Examination:
     async def run(self) -> AsyncGenerator[Progress, None]:
         """Raises CannotExamine."""
         started = time.monotonic()
-        for modes in self._planned:
-            if modes[0].probe.form is NATIVE and self.subject.tools_refused:
+        for modes in self._planned:  # grows below
+            if modes[0].probe.form is NATIVE and self.subject.native_out:
                 continue
             await self._try(modes)
+            if modes[0].probe.form is NATIVE and not self.subject.native_out:
+                self._look_for_tools(modes[0])
             if self._done <= 2 and modes[0].status != 200:
                 raise CannotExamine(f"{self.subject.model} does not answer: {modes[0].error}")
             yield self._progress(modes[0].probe.name)
@@ -129,6 +139,18 @@ class Examination:
             for values in SAMPLES[: (1 if probe.quick else 0) if self._quick else probe.samples]:
                 modes = (True, False) if probe.both else (True,)
                 yield [Trial(probe=probe, values=values, streamed=streamed) for streamed in modes]
+
+    def _look_for_tools(self, trial: Trial) -> None:
+        """Find out whether the server has refused or ignored the tools: then more is asked in the other forms."""
+        if "tools" in trial.dropped:
+            self.subject.native_out = f"It refuses tools ({trial.error})"
+        elif ignored := tools_ignored(trial):
+            self.subject.native_out = f"It ignores tools ({ignored})"
+        if self.subject.native_out and self._quick:
+            taught = [probe for probe in PROBES if probe.form in TEACHINGS]
+            self._planned += [
+                [Trial(probe=probe, values=values, streamed=True)] for values in SAMPLES[1:3] for probe in taught
+            ]
 
     def _too_long(self) -> int:
         """Return the number of words that no window of this size holds; 0 where that is too many."""
@@ -175,7 +197,6 @@ class Examination:
                 continue
             if body.get("tools") and not trial.probe.fields and refuses_tools(trial.status, text):
                 trial.dropped |= {"tools"}
-                self.subject.tools_refused = trial.error
             return
 
     def _thinks(self, trial: Trial) -> bool:

@@ -81,6 +81,11 @@ class Probe(Struct, frozen=True, kw_only=True):
         return wanted if isinstance(wanted, str) else str(wanted["function"]["name"])
 
     @property
+    def is_quoted(self) -> bool:
+        """True if the prompt asks for text that looks like a call."""
+        return self.name.startswith("quoted")
+
+    @property
     def is_cut(self) -> bool:
         return self.tokens < TOKENS
 
@@ -167,7 +172,7 @@ PROBES = (
     ),
     native("text before", "First write the sentence: Looking up {word}. Then call get_weather for {city}.", WEATHER),
     native("thought first", "Think about which tool fits. Then get the weather of {city} with it.", WEATHER),
-    native("few tools", "What is the weather in {city}?", WEATHER, tools=("get_weather",), quick=False),
+    native("few tools", "What is the weather in {city}?", WEATHER, tools=("get_weather",)),
     native("after a result", "What is the weather in {city}?", result="It rains, code {word}."),
     native("choice required", "Is {city} a nice place? Say hello.", fields={"tool_choice": "required"}),
     native("choice named", "Add {a} and {b}. Say hello to {city}.", fields=NAMED),

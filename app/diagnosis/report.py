@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import CallForm
-from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_object, repeats
+from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_object, repeats, tools_ignored
 from app.diagnosis.probes import AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
@@ -22,16 +22,20 @@ LEAST_WINDOW = 512
 
 
 class Subject(Struct):
-    """All that a report is made of. `pairs` are the answers that differ for certain, `again` the trials for that."""
+    """All that a report is made of, the abilities that were known first.
+
+    `pairs` are the answers that differ for certain, `again` the trials for that.
+    """
 
     model: str
     window: int | None
-    call_form: CallForm
+    call_form: CallForm  # that is taught
+    offers_tools: bool  # runs offer them natively
     images: Any
     quick: bool
     server: str = ""
     seconds: float = 0.0
-    tools_refused: str = ""
+    native_out: str = ""  # why it has no native calls
     trials: list[Trial] = field(default_factory=list)
     again: list[Trial] = field(default_factory=list)
     pairs: list[tuple[Trial, Trial]] = field(default_factory=list)
@@ -84,6 +88,8 @@ def report_of(subject: Subject) -> Report:
     trials = subject.trials
     scores = [score for form in (NATIVE, TAGGED, FENCED) if (score := score_of(form, trials)).asked]
     sightings = found_in(trials, subject.pairs)
+    if not subject.offers_tools:
+        sightings.pop("tools_ignored", None)
     return Report(
         model=subject.model,
         server=subject.server,
@@ -94,7 +100,7 @@ def report_of(subject: Subject) -> Report:
         tokens=sum(trial.wire.tokens or 0 for trial in trials),
         forms=scores,
         defects=[_found(code, sightings[code]) for code in (row.code for row in DEFECTS) if code in sightings],
-        weaknesses=list(weaknesses(scores, trials)),
+        weaknesses=list(weaknesses(scores, trials, sightings)),
         notes=list(notes(subject)),
         settings=settings_for(subject, scores, sightings),
     )
@@ -102,7 +108,7 @@ def report_of(subject: Subject) -> Report:
 
 def score_of(form: CallForm, trials: Sequence[Trial]) -> FormScore:
     asked = [trial for trial in trials if trial.probe.form is form and trial.probe.is_scored and not trial.probe.is_cut]
-    asked = [trial for trial in asked if "tools" not in trial.dropped]
+    asked = [trial for trial in asked if "tools" not in trial.dropped and not tools_ignored(trial)]
     return FormScore(
         form=form.value,
         asked=len(asked),
@@ -135,11 +141,14 @@ def _found(code: str, sightings: Sequence[Sighting]) -> Found:
     return Found(code, row.about, row.advice, len(sightings), repaired, evidence)
 
 
-def weaknesses(scores: Sequence[FormScore], trials: Sequence[Trial]) -> Iterator[str]:
+def weaknesses(
+    scores: Sequence[FormScore], trials: Sequence[Trial], sightings: Mapping[str, Sequence[Sighting]]
+) -> Iterator[str]:
     """Yield what the model itself does wrong, or what cannot be told from that."""
     if scores and all(share(score) < WEAK for score in scores):
         yield "It makes fewer than half of the calls that it is asked for, in every form: use a larger model for tools."
-    native = [trial for trial in trials if trial.is_native and trial.is_whole]
+    seen_in = {id(one.trial) for found in sightings.values() for one in found}
+    native = [trial for trial in trials if trial.is_native and trial.is_whole and id(trial) not in seen_in]
     if unreadable := [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]:
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
         yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {excerpt(seen)}"
@@ -153,8 +162,8 @@ def share(score: FormScore) -> float:
 
 def notes(subject: Subject) -> Iterator[str]:
     """Yield what is no fault."""
-    if subject.tools_refused:
-        yield f"It takes no tools ({subject.tools_refused}): runs describe them in the prompt."
+    if subject.native_out:
+        yield f"{subject.native_out}: calls are taught in the prompt."
     if any(trial.thought and not trial.wire.reasoning for trial in subject.trials):
         yield "Thoughts come in the text: runs tell them from the answer."
     if any(trial.probe.picture and trial.status not in (0, 200) for trial in subject.trials):
@@ -192,14 +201,16 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
 def form_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[str, list[Sighting]]) -> str:
     """Return the form of calls that serves better than the one of now; empty for none."""
     by_form = {score.form: share(score) for score in scores}
-    now = by_form.get(subject.call_form.value, 0.0)
+    taught = TAGGED if subject.call_form is NATIVE else subject.call_form
+    used = NATIVE if subject.offers_tools and not subject.native_out else taught
+    now = by_form.get(used, 0.0)
     harmful = any(
         row.form and not all(one.trial.is_right for one in sightings[row.code])
         for row in DEFECTS
         if row.code in sightings
     )
     best = max(by_form, key=lambda form: by_form[form], default="")
-    if not best or best == subject.call_form.value:
+    if not best or best == used:
         return ""
     if by_form[best] >= now + CLEARLY or (harmful and best != NATIVE and by_form[best] >= max(now, WEAK)):
         return best
