@@ -16,18 +16,19 @@ from msgspec import Struct
 
 from app.diagnosis.probes import AT_ONCE, NATIVE, TOO_LONG, tools_of
 from app.diagnosis.trial import Trial, comparable, excerpt, whole_calls
+from tools.base.patterns import lazy_pattern
 
 TOOL_GRAMMAR = "tool_grammar"  # the setting that has the server enforce the form of calls
 NATIVE_ADVICE = "Update the server, or set `tool_calls` so that calls are taught in the prompt instead."
 REASONS = {"stop", "length", "tool_calls", "function_call", "content_filter"}
-MARKS = re.compile(
+MARKS = lazy_pattern(
     r"</?tool_calls?>|</?function[=>]|</?invoke|\[/?TOOL_CALLS\]|<\|?tool|<｜|<\|python_tag\|>|<\|call\|>"
 )
-THOUGHT_END = re.compile(r"</think(?:ing)?>|\[/THINK\]|<channel\|>|◁/think▷")
-LONGEST_TOKEN = 10  # characters of a schema: a prompt with fewer tokens holds none
+THOUGHT_END = lazy_pattern(r"</think(?:ing)?>|\[/THINK\]|<channel\|>|◁/think▷")
+LONGEST_TOKEN = 10  # characters of a schema, or of these answers: nothing that is longer has so few tokens
 CALL_TOKENS = 30  # of the markup around a call
 SLACK = 12  # tokens of marks at the beginning and the end
-AROUND = re.compile(r"BEGIN.*END", re.DOTALL)
+AROUND = lazy_pattern(r"BEGIN.*END", re.DOTALL)
 
 
 class Sighting(Struct, frozen=True):
@@ -111,14 +112,16 @@ def is_object(raw: str) -> bool:
 
 def cut_hidden(trial: Trial) -> str:
     wire, limit = trial.wire, trial.probe.tokens
-    if not trial.probe.is_cut or wire.finish == "length" or not wire.tokens or "stop" in trial.probe.fields:
+    if not trial.probe.is_cut or wire.finish == "length" or not wire.tokens:
         return ""
     return f"{wire.tokens} of {limit} tokens, finish_reason {wire.finish!r}" if wire.tokens >= limit else ""
 
 
 def limit_ignored(trial: Trial) -> str:
-    tokens, limit = trial.wire.tokens or 0, trial.probe.tokens
-    return f"{tokens} tokens where at most {limit} were asked for" if trial.probe.is_cut and tokens > limit + 8 else ""
+    characters, limit = trial.wire.characters, trial.probe.tokens
+    if not trial.probe.is_cut or characters <= LONGEST_TOKEN * limit:
+        return ""
+    return f"{characters} characters where at most {limit} tokens were asked for"
 
 
 def finish_wrong(trial: Trial) -> str:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import date
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -37,8 +38,7 @@ from app.diagnosis.trial import TAUGHT, Trial
 from app.models.capabilities.server_kind import server_kind
 from app.models.capabilities.server_profiles import profile_of
 from app.models.embedded.provider import EmbeddedProvider
-from app.models.http.client import authorization
-from app.models.http.exchange import failure_of
+from app.models.http.client import authorization, retried
 from app.models.http.failures import excerpt, reason_in
 from app.models.http.json_body import encode
 from app.models.http.served_model import ServedModel
@@ -215,22 +215,26 @@ class Examination:
 
     async def _post(self, trial: Trial, body: Mapping[str, Any]) -> bytes:
         """Send a request and set the status of its answer, 0 without one. Return the body, or what happened."""
-        data = bytearray()
         try:
             async with asyncio.timeout(LIMIT_S):
-                client, content = self._server.client, encode(body)
-                async with client.stream("POST", self._url, content=content, headers=self._headers) as response:
-                    trial.status = response.status_code
-                    async with aclosing(response.aiter_bytes()) as blocks:
-                        async for block in blocks:
-                            data += block
-                            if len(data) > MOST_BYTES:
-                                break
+                trial.status, data = await retried(partial(self._answer, encode(body)))
+                return data
         except TimeoutError:
-            trial.status, data = 0, bytearray(f"no answer within {LIMIT_S:g} s".encode())
-        except httpx2.HTTPError as error:
-            trial.status, data = 0, bytearray(type(failure_of(error, self._url).__cause__ or error).__name__.encode())
-        return bytes(data)
+            error = f"no answer within {LIMIT_S:g} s"
+        except httpx2.HTTPError as failure:
+            error = f"no answer ({type(failure).__name__})"
+        trial.status = 0
+        return error.encode()
+
+    async def _answer(self, content: bytes) -> tuple[int, bytes]:
+        data = bytearray()
+        async with self._server.client.stream("POST", self._url, content=content, headers=self._headers) as response:
+            async with aclosing(response.aiter_bytes()) as blocks:
+                async for block in blocks:
+                    data += block
+                    if len(data) > MOST_BYTES:
+                        break
+            return response.status_code, bytes(data)
 
 
 def messages_of(trial: Trial) -> list[dict[str, Any]]:

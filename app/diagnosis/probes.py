@@ -68,6 +68,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     tokens: int = TOKENS
     result: str = ""
     picture: bool = False
+    is_cut: bool = False  # the answer is longer than its limit
 
     @property
     def is_scored(self) -> bool:
@@ -84,10 +85,6 @@ class Probe(Struct, frozen=True, kw_only=True):
     def is_quoted(self) -> bool:
         """True if the prompt asks for text that looks like a call."""
         return self.name.startswith("quoted")
-
-    @property
-    def is_cut(self) -> bool:
-        return self.tokens < TOKENS
 
 
 def filled(value: Any, values: Values) -> Any:
@@ -128,8 +125,8 @@ TRIP = {"trip": {"city": "{city}", "guests": [{"name": "Ann", "age": "{a}"}, {"n
 NAMED = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}
 CALL = '{"name": "get_weather", "arguments": {"city": "{word}"}}'
 COUNT = "Count from 1 to 100, one number after the other, separated by spaces, in digits."
-AT_ONCE = Probe(name="8 at once", prompt="Reply with exactly this word and nothing else: {word}", both=False)
-TOO_LONG = Probe(name="window's end", prompt="{long}", both=False, samples=1, tokens=8)
+AT_ONCE = Probe(name="8 at once", prompt="Reply with exactly this word and nothing else: {word}", both=False, tokens=32)
+TOO_LONG = Probe(name="window's end", prompt="{long}", both=False, samples=1, tokens=8, is_cut=True)
 
 PROBES = (
     Probe(name="plain text", prompt="Reply with exactly this word and nothing else: {word}"),
@@ -182,13 +179,13 @@ PROBES = (
     quoted("quoted tags", "<function=get_weather><parameter=city>{word}</parameter></function>", both=False),
     quoted("quoted brackets", f"[TOOL_CALLS][{CALL}]", both=False, quick=False),
     quoted("quoted, no tools", f"<tool_call>{CALL}</tool_call>", form=None, both=False),
-    Probe(name="cut text", prompt=COUNT, tokens=16),
-    native("cut call", f"Save a note with save_note. Its title is x, its text is: {LONG}", tokens=24),
+    Probe(name="cut text", prompt=COUNT, tokens=16, is_cut=True),
+    native("cut call", f"Save a note with save_note. Its title is x, its text is: {LONG}", tokens=24, is_cut=True),
     Probe(name="stop words", prompt=COUNT, fields={"stop": ["5"]}, tokens=48),
     Probe(name="picture", prompt="Which colour is this picture? One word.", both=False, picture=True, samples=2),
     Probe(name="no picture", prompt="Which colour is this picture? One word.", both=False, samples=1),
     *(
-        Probe(name=f"{form}: {name}", prompt=prompt, form=form, asks=(asked,), both=False)
+        Probe(name=f"{form}: {name}", prompt=prompt, form=form, asks=(asked,), both=False, tokens=64)
         for form in (TAGGED, FENCED)
         for name, prompt, asked in (
             ("command", "Run the command: echo {word}", run("echo {word}")),

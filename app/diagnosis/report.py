@@ -14,7 +14,9 @@ from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_
 from app.diagnosis.probes import AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
+from tools.base.patterns import lazy_pattern
 
+BACKQUOTES = lazy_pattern(r"`+")
 MOST_EVIDENCE = 3
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
 GRAMMARS = ("llama.cpp", "vLLM", "SGLang")  # servers that can enforce one
@@ -149,7 +151,8 @@ def weaknesses(
         yield "It makes fewer than half of the calls that it is asked for, in every form: use a larger model for tools."
     seen_in = {id(one.trial) for found in sightings.values() for one in found}
     native = [trial for trial in trials if trial.is_native and trial.is_whole and id(trial) not in seen_in]
-    if unreadable := [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]:
+    unreadable = [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]
+    if len({one.streamed for one in unreadable}) == 2:  # in one way only it is not the model's
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
         yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {excerpt(seen)}"
     if unknown := [one for one in native if one.probe.name == "tool not offered" and one.wire.calls]:
@@ -251,5 +254,5 @@ def markdown(report: Report) -> str:
 
 def code(text: str) -> str:
     """Return the text as inline code, whatever backquotes it holds."""
-    fence = "`" * (max((len(run) for run in text.split("`") if not run), default=0) + 2) if "`" in text else "`"
+    fence = "`" * (1 + max(map(len, BACKQUOTES.findall(text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"

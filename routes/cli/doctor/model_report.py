@@ -39,6 +39,8 @@ def model_report_flags(parser: argparse.ArgumentParser) -> None:
 def run_model_report(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 0 if nothing was found, 1 with findings, 2 if it could not be done."""
 
+    reports = list[Report]()
+
     async def work(store: Store) -> int:
         redactor = Redactor()
         name, _, model = args.name.partition("/")
@@ -49,14 +51,17 @@ def run_model_report(args: argparse.Namespace, loaded: Loaded, environ: Mapping[
             report = await _report(endpoint, model, redactor, quick=args.quick)
         finally:
             await endpoint.close()
+        reports.append(report)
         print(markdown(report))
         if args.json_file:
             _write_json(args.json_file, report)
         if args.write and report.settings:
             await _write(store, loaded.settings, name, report)
-        return CLEAN if report.is_clean else FINDINGS
+        return CLEAN
 
-    return NOT_DONE if (code := with_store(loaded, work)) not in (CLEAN, FINDINGS) else code
+    if with_store(loaded, work) != CLEAN:
+        return NOT_DONE
+    return CLEAN if reports[0].is_clean else FINDINGS
 
 
 async def _spec(store: Store, settings: Settings, name: str) -> EndpointSpec:

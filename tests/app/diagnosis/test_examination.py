@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from app.diagnosis.examination import examine
-from app.diagnosis.report import Report
+from app.diagnosis.examination import CannotExamine, examine
+from app.diagnosis.report import Report, code
 from tests.support.models.chatting import chat_with
-from tests.support.models.engines import FAULTY, RIGHT, Bend, engine
+from tests.support.models.engines import FAULTY, RIGHT, WINDOW, Bend, engine
+from tests.support.models.upstream import Upstream
+
+pytestmark = pytest.mark.anyio
 
 
 async def report_on(bend: Bend, *, quick: bool = True) -> Report:
@@ -21,12 +22,46 @@ async def report_on(bend: Bend, *, quick: bool = True) -> Report:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_server_is_not_accused(name: str) -> None:
-    assert asyncio.run(report_on(RIGHT[name])).defects == []
+async def test_a_right_server_is_not_accused(name: str) -> None:
+    assert (await report_on(RIGHT[name])).defects == []
 
 
 @pytest.mark.parametrize("place", FAULTY)
-def test_a_reported_fault_is_named(place: str) -> None:
-    code, bend = FAULTY[place]
-    report = asyncio.run(report_on(bend))
-    assert code in [found.code for found in report.defects]
+async def test_a_reported_fault_is_named(place: str) -> None:
+    name, bend = FAULTY[place]
+    report = await report_on(bend)
+    assert name in [found.code for found in report.defects]
+
+
+async def test_a_weak_model_is_no_fault_of_its_server() -> None:
+    report = await report_on(RIGHT["a weak model"])
+    assert any("larger model" in line for line in report.weaknesses)
+    assert not report.is_clean
+
+
+async def test_what_runs_repair_is_counted_apart_from_what_arrives() -> None:
+    [native, *_] = (await report_on(FAULTY["https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1794"][1])).forms
+    assert (native.form, native.right_as_sent, native.asked - native.right) == ("native", 0, 2)
+
+
+async def test_the_settings_that_help() -> None:
+    text_only = await report_on(FAULTY["https://github.com/vllm-project/vllm/issues/31501"][1])
+    assert text_only.settings["tool_calls"] == "tagged"
+    window = await report_on(FAULTY["Ollama cuts prompts that are longer than num_ctx"][1])
+    assert window.settings == {"window": WINDOW - 8}
+
+
+async def test_a_quick_examination_has_60_prompts_and_a_whole_one_about_200() -> None:
+    assert (await report_on(RIGHT["native"])).prompts == 60
+    assert 160 <= (await report_on(RIGHT["native"], quick=False)).prompts <= 240
+
+
+async def test_a_server_that_does_not_answer_cannot_be_examined() -> None:
+    async with chat_with(Upstream(port=9)) as chat:
+        with pytest.raises(CannotExamine):
+            async for _ in examine(chat, quick=True):
+                raise AssertionError
+
+
+def test_the_page_of_markdown_keeps_backquotes_as_code() -> None:
+    assert code("a `b` ``c``") == "``` a `b` ``c`` ```"
