@@ -245,7 +245,7 @@ def broken(trials: Sequence[Trial]) -> Iterator[Sighting]:
 
 def busy(trials: Sequence[Trial]) -> Iterator[Sighting]:
     at_once = [trial for trial in trials if trial.probe is AT_ONCE]
-    yield from (Sighting(trial, trial.error) for trial in at_once if trial.status != 200)
+    yield from (Sighting(trial, trial.error) for trial in at_once if trial.status >= 400)
 
 
 DEFECTS = (

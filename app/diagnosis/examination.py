@@ -23,6 +23,7 @@ from app.core.messages import Message
 from app.core.provider import Provider, ProviderFailed
 from app.diagnosis.defects import tools_ignored
 from app.diagnosis.probes import (
+    AT_A_TIME,
     AT_ONCE,
     NATIVE,
     PROBES,
@@ -49,7 +50,6 @@ from app.models.wire.parameters import Parameters
 
 LIMIT_S = 180.0  # of one request
 MOST_BYTES = 4 << 20  # of one answer
-AT_A_TIME = 8
 AGAIN = {True: 6, False: 20}  # pairs that are sent again in a quick diagnosis, and in a whole one
 ROUNDS = {True: 1, False: 3}  # of requests at the same time
 LONGEST_WINDOW = 32_768  # tokens that are worth being filled
@@ -77,8 +77,8 @@ async def examine(provider: Provider, *, quick: bool) -> AsyncGenerator[Progress
     if not isinstance(provider, OpenAIChat | EmbeddedProvider):
         raise CannotExamine(f"{provider.model} does not speak chat completions: only those can be examined.")
     try:
-        window = await provider.window()  # finds its other abilities, too
         async with provider.direct() as server:
+            window = await provider.window()  # finds its other abilities, too
             examination = Examination(server, provider, window, quick=quick)
             async with aclosing(examination.run()) as steps:
                 async for step in steps:

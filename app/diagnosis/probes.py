@@ -16,6 +16,7 @@ from app.core.provider import CallForm
 Values = Mapping[str, str]
 NATIVE, TAGGED, FENCED = CallForm.NATIVE, CallForm.TAGGED, CallForm.FENCED
 TOKENS = 128  # of an answer
+AT_A_TIME = 8  # requests
 ROOM = 1024  # of one whose model thinks first
 
 

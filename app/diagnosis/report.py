@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import CallForm
 from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_object, repeats, tools_ignored
-from app.diagnosis.probes import AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
+from app.diagnosis.probes import AT_A_TIME, AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
 from tools.base.patterns import lazy_pattern
@@ -173,7 +173,7 @@ def notes(subject: Subject) -> Iterator[str]:
         yield "It takes no pictures."
     if not any(trial.probe is TOO_LONG for trial in subject.trials):
         yield "The end of its window was not tried: it is too far away, or not known."
-    if failed := [trial for trial in subject.trials if trial.status in (0, 429) and trial.probe is not AT_ONCE]:
+    if failed := [trial for trial in subject.trials if trial.status in (0, 429)]:
         yield f"{len(failed)} requests were not answered: {failed[0].error}"
 
 
@@ -190,7 +190,7 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
         settings[TOOL_GRAMMAR] = "on"
     if "busy" in sightings:
         at_once = [trial for trial in subject.trials if trial.probe is AT_ONCE]
-        settings["max_requests"] = max(1, sum(trial.status == 200 for trial in at_once) * 8 // len(at_once))
+        settings["max_requests"] = max(1, sum(trial.status == 200 for trial in at_once) * AT_A_TIME // len(at_once))
     if subject.images is True and any(trial.probe.picture and trial.status >= 400 for trial in subject.trials):
         settings["images"] = False
     window = next((limit_in(trial.error) for trial in subject.trials if trial.probe is TOO_LONG), None)

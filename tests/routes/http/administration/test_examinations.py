@@ -13,6 +13,7 @@ from app.models.scripted import Scripted
 from tests.support.access.people import bearer
 from tests.support.models.endpoints import LIMIT_S, server_at
 from tests.support.models.engines import FAULTY, engine
+from tests.support.models.upstream import announced, left, upstream
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -43,18 +44,21 @@ async def test_an_examination(tmp_path: Path) -> None:
 
 
 async def test_one_at_a_time_and_it_ends_when_the_client_leaves(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), engine(LOST) as server, serving(tmp_path, Scripted(["x"])) as served:
+    begun, gone = asyncio.Event(), asyncio.Event()
+    model = announced(begun, left(gone))
+    async with (
+        asyncio.timeout(LIMIT_S),
+        upstream(model, chats=True) as server,
+        serving(tmp_path, Scripted([])) as served,
+    ):
         await added(served, server.base_url)
-        async with served.client.stream("POST", PATH, json={}) as answer:
-            async for line in answer.aiter_lines():
-                if line.startswith("event: progress"):
-                    break
+        async with served.client.stream("POST", PATH, json={"model": "m"}) as answer:
+            assert answer.status_code == 200
+            await begun.wait()
             busy = await served.client.post(PATH, json={})
             assert (busy.status_code, busy.json()["error"]["code"]) == (409, "examination_busy")
-        chats = len(server.chats)
-        while served.services.examined:  # ends with the next request to the model at the latest
-            await served.client.get("/livez")
-        assert len(server.chats) <= chats + 2
+        await gone.wait()
+        assert len(server.chats) == 1
 
 
 async def test_what_is_refused(tmp_path: Path) -> None:
