@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import struct
 import time
-import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import date
@@ -53,7 +50,11 @@ MOST_BYTES = 4 << 20  # of one answer
 AGAIN = {True: 6, False: 20}  # pairs that are sent again in a quick diagnosis, and in a whole one
 ROUNDS = {True: 1, False: 3}  # of requests at the same time
 LONGEST_WINDOW = 32_768  # tokens that are worth being filled
-PNG = b"\x89PNG\r\n\x1a\n"
+# A red square of 64 pixels.
+RED = (
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAABlBMVEX/AAAAAP9sof2OAAAAD0lEQVR42mNgGAWjgHwAAAJAAAHgTR1EAAAAAElF"
+    "TkSuQmCC"
+)
 TODAY = date(2026, 1, 1)  # of the taught prompt
 
 
@@ -241,20 +242,9 @@ def messages_of(trial: Trial) -> list[dict[str, Any]]:
     probe = trial.probe
     prompt = filled(probe.prompt, trial.values)
     if probe.form in (None, NATIVE):
-        content = [{"type": "text", "text": prompt}, *picture(trial)] if probe.picture else prompt
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{RED}"}}
+        content = [{"type": "text", "text": prompt}, picture] if probe.picture else prompt
         return [{"role": "user", "content": content}, *(with_result(probe, trial.values) if probe.result else ())]
     taught = opening(TAUGHT, call_form=probe.form, workspace=None, today=TODAY)
     sent: list[dict[str, Any]] = json.loads(json.dumps(wire_messages([*taught, Message("user", prompt)], native=False)))
     return sent
-
-
-def picture(trial: Trial) -> list[dict[str, Any]]:
-    """Return a square of one colour, another one for each sample."""
-    side, colour = 64, (b"\xff\x00\x00" if trial.values is SAMPLES[0] else b"\x00\x00\xff")
-    rows = zlib.compress((b"\x00" + colour * side) * side)
-    parts = [(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b"")]
-    blocks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    data = base64.b64encode(PNG + b"".join(blocks)).decode()
-    return [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}]

@@ -183,7 +183,7 @@ PROBES = (
     Probe(name="cut text", prompt=COUNT, tokens=16, is_cut=True),
     native("cut call", f"Save a note with save_note. Its title is x, its text is: {LONG}", tokens=24, is_cut=True),
     Probe(name="stop words", prompt=COUNT, fields={"stop": ["5"]}, tokens=48),
-    Probe(name="picture", prompt="Which colour is this picture? One word.", both=False, picture=True, samples=2),
+    Probe(name="picture", prompt="Which colour is this picture? One word.", both=False, picture=True, samples=1),
     Probe(name="no picture", prompt="Which colour is this picture? One word.", both=False, samples=1),
     *(
         Probe(name=f"{form}: {name}", prompt=prompt, form=form, asks=(asked,), both=False, tokens=64)

@@ -140,7 +140,7 @@ def _found(code: str, sightings: Sequence[Sighting]) -> Found:
         f"{one.trial.probe.name}, {'streamed' if one.trial.streamed else 'whole'}: {one.seen}"
         for one in sightings[:MOST_EVIDENCE]
     ]
-    return Found(code, row.about, row.advice, len(sightings), repaired, evidence)
+    return Found(code, row.about, row.advice, seen=len(sightings), repaired=repaired, evidence=evidence)
 
 
 def weaknesses(
@@ -230,7 +230,7 @@ def with_settings(spec: EndpointSpec, settings: Mapping[str, Any]) -> tuple[Endp
 def markdown(report: Report) -> str:
     """Return the report as a page of Markdown, without the server's address."""
     forms = "\n".join(
-        f"| {one.form} | {one.asked} | {one.right_as_sent} | {one.right} | {one.tokens} | {one.seconds:g} s |"
+        f"| {one.form} | {one.asked} | {one.right_as_sent if one.form == NATIVE else '-'} | {one.right} | {one.tokens} | {one.seconds:g} s |"
         for one in report.forms
     )
     lines = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -81,11 +82,12 @@ async def _report(endpoint: Endpoint, model: str, redactor: Redactor, *, quick: 
         )
     counted = sys.stderr.isatty()
     try:
-        async for step in examine(endpoint.handle(model or None).provider, quick=quick):
-            if isinstance(step, Report):
-                return msgspec.convert(redactor.redact_value(msgspec.to_builtins(step)), Report)
-            if counted:
-                print(f"\r{step.done} of {step.of} {step.probe:24}", end="", file=sys.stderr, flush=True)
+        async with aclosing(examine(endpoint.handle(model or None).provider, quick=quick)) as steps:
+            async for step in steps:
+                if isinstance(step, Report):
+                    return msgspec.convert(redactor.redact_value(msgspec.to_builtins(step)), Report)
+                if counted:
+                    print(f"\r{step.done} of {step.of} {step.probe:24}", end="", file=sys.stderr, flush=True)
     except CannotExamine as reason:
         raise Refused(409, "cannot_examine", redactor.redact(str(reason))) from None
     finally:
@@ -99,7 +101,7 @@ def _write_json(path: Path, report: Report) -> None:
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     except OSError as error:
-        raise Refused(409, "file_failed", f"{path} cannot be written: {error.strerror}.") from None
+        raise Refused(422, "invalid_request", f"{path} cannot be written: {error.strerror}.") from None
 
 
 async def _write(store: Store, settings: Settings, name: str, report: Report) -> None:

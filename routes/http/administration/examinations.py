@@ -44,7 +44,7 @@ async def examine_endpoint(request: Request) -> Response:
     if endpoint is None:
         raise UnknownEndpoint(name)
     if body.model and not endpoint.takes(body.model):
-        raise Refused(404, "model_not_found", f"{name} has no model {body.model[:80]!a}: GET /endpoints lists them.")
+        raise Refused(422, "unknown_model", f"{name} has no model {body.model[:80]!a}: GET /endpoints lists them.")
     if name in services.examined:
         raise Refused(409, "examination_busy", f"A model of {name} is being examined: wait until that has ended.")
     frames = _frames(services, name, endpoint.handle(body.model).provider, quick=body.quick)

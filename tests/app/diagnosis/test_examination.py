@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 
 from app.diagnosis.examination import CannotExamine, examine
@@ -14,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def report_on(bend: Bend, *, quick: bool = True) -> Report:
-    async with engine(bend) as server, chat_with(server) as chat:
-        async for step in examine(chat, quick=quick):
+    async with engine(bend) as server, chat_with(server) as chat, aclosing(examine(chat, quick=quick)) as steps:
+        async for step in steps:
             if isinstance(step, Report):
                 return step
     raise AssertionError("no report")
@@ -59,8 +61,7 @@ async def test_a_quick_examination_has_60_prompts_and_a_whole_one_about_200() ->
 async def test_a_server_that_does_not_answer_cannot_be_examined() -> None:
     async with chat_with(Upstream(port=9)) as chat:
         with pytest.raises(CannotExamine):
-            async for _ in examine(chat, quick=True):
-                raise AssertionError
+            await anext(examine(chat, quick=True))
 
 
 def test_the_page_of_markdown_keeps_backquotes_as_code() -> None:

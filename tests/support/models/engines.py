@@ -187,7 +187,7 @@ async def engine(bend: Bend) -> AsyncGenerator[Upstream, None]:
         try:
             while asked := await request(reader):
                 state.asked.append(asked)
-                act = models if asked.path.endswith("/models") else answer('{"error":"not found"}', 404)
+                act = models if asked.path == "/v1/models" else answer('{"error":"not found"}', 404)
                 if asked.path.endswith(CHATS):
                     turn = bend(answered(Turn(asked.json)))
                     act = (

@@ -69,7 +69,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         scripted = await served.client.post("/endpoints/default/examination", json={})
         down = await served.client.post(PATH, json={})
         user = await served.client.post(PATH, json={}, headers=await bearer(served, "user", "user"))
-    assert (unknown.status_code, model.status_code, user.status_code) == (404, 404, 403)
+    assert (unknown.status_code, model.status_code, user.status_code) == (404, 422, 403)
     [(kind, fields)] = events(scripted.text)
     assert (kind, "does not speak chat completions" in fields["message"]) == ("none", True)
     assert [kind for kind, _ in events(down.text)] == ["none"]

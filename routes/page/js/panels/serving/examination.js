@@ -73,7 +73,7 @@ class Examination {
     } else {
       const copy = copyButton(t("examine.copy"), () => data.markdown, t("examine.copy"));
       this.outcome.clear();
-      fill(this.report, buttonRow(copy), markdownElement(data.markdown));
+      fill(this.report, stack(buttonRow(copy), markdownElement(data.markdown)));
       announce(t("examine.done"));
     }
   }
