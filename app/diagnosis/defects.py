@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.diagnosis.probes import AT_ONCE, NATIVE, TOO_LONG, tools_of
+from app.diagnosis.probes import AT_A_TIME, AT_ONCE, NATIVE, TOO_LONG, tools_of
 from app.diagnosis.trial import Trial, comparable, excerpt, whole_calls
 from tools.base.patterns import lazy_pattern
 
@@ -182,10 +182,10 @@ def swallowed(trials: Sequence[Trial]) -> Iterator[Sighting]:
 
 
 def _more_counted(trial: Trial) -> str:
-    """No text has less than half a character for each token."""
+    """No text has less than half a character for each token; a quoted call that is cut away leaves little."""
     wire = trial.wire
     spent = (wire.tokens or 0) - SLACK - CALL_TOKENS * len(wire.calls)
-    if not trial.is_whole or spent <= 2 * wire.characters:
+    if not trial.is_whole or spent <= (1 if trial.probe.is_quoted else 2) * wire.characters:
         return ""
     return f"{wire.tokens} tokens were counted, {wire.characters} characters arrived"
 
@@ -205,8 +205,8 @@ def thoughts_mixed(trials: Sequence[Trial]) -> Iterator[Sighting]:
 
 
 def answers_in_thought(trials: Sequence[Trial]) -> Iterator[Sighting]:
-    plain = [trial for trial in trials if trial.probe.name == "plain text" and trial.is_whole]
-    if len(plain) > 1 and all(trial.wire.reasoning and not trial.wire.content.strip() for trial in plain):
+    plain = [trial for trial in trials if trial.probe.name in ("plain text", AT_ONCE.name) and trial.is_whole]
+    if len(plain) >= AT_A_TIME and all(trial.wire.reasoning and not trial.wire.content.strip() for trial in plain):
         yield from (Sighting(trial, f"only reasoning: {excerpt(trial.wire.reasoning)}") for trial in plain)
     for trial in trials:
         if THOUGHT_END.search(trial.wire.reasoning):
@@ -222,11 +222,12 @@ def replies_mixed(trials: Sequence[Trial]) -> Iterator[Sighting]:
 
 
 def picture_ignored(trials: Sequence[Trial]) -> Iterator[Sighting]:
-    counts = {
+    """Find a picture that adds no tokens, and changes nothing."""
+    seen = {
         trial.probe.picture: trial for trial in trials if "picture" in trial.probe.name and trial.wire.prompt_tokens
     }
-    if len(counts) == 2 and counts[True].wire.prompt_tokens == counts[False].wire.prompt_tokens:
-        yield Sighting(counts[True], f"{counts[True].wire.prompt_tokens} tokens with the picture, as many as without")
+    if len({(one.wire.prompt_tokens, one.wire.content) for one in seen.values()}) == 1 < len(seen):
+        yield Sighting(seen[True], f"{seen[True].wire.prompt_tokens} tokens and the same answer with and without it")
 
 
 def prompt_cut(trial: Trial) -> str:

@@ -145,7 +145,7 @@ class Examination:
         """Find out whether the server has refused or ignored the tools: then more is asked in the other forms."""
         if "tools" in trial.dropped:
             self.subject.native_out = f"It refuses tools ({trial.error})"
-        elif ignored := tools_ignored(trial):
+        elif (ignored := tools_ignored(trial)) and not any(one.wire.calls for one in self.subject.trials):
             self.subject.native_out = f"It ignores tools ({ignored})"
         if self.subject.native_out and self._quick:
             taught = [probe for probe in PROBES if probe.form in TEACHINGS]

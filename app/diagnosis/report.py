@@ -229,16 +229,23 @@ def with_settings(spec: EndpointSpec, settings: Mapping[str, Any]) -> tuple[Endp
 
 def markdown(report: Report) -> str:
     """Return the report as a page of Markdown, without the server's address."""
-    forms = "\n".join(
-        f"| {one.form} | {one.asked} | {one.right_as_sent if one.form == NATIVE else '-'} | {one.right} | {one.tokens} | {one.seconds:g} s |"
+    forms = [
+        f"| {one.form} | {one.asked} | {one.right_as_sent if one.form == NATIVE else '-'} | {one.right} "
+        f"| {one.tokens} | {one.seconds:g} s |"
         for one in report.forms
-    )
+    ]
     lines = [
         f"# {code(report.model)} on {report.server}",
         f"{report.prompts} prompts{' (quick)' if report.quick else ''}, {report.seconds:g} s, "
         f"{report.prompt_tokens} tokens read, {report.tokens} written.",
         "## Calls",
-        f"| form | asked for | right as sent | right as read | tokens | time |\n|---|---|---|---|---|---|\n{forms}",
+        "\n".join(
+            [
+                "| form | asked for | right as sent | right as read | tokens | time |",
+                "|---|---|---|---|---|---|",
+                *forms,
+            ]
+        ),
         "## The server",
     ]
     lines += [

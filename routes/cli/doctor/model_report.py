@@ -77,9 +77,7 @@ async def _spec(store: Store, settings: Settings, name: str) -> EndpointSpec:
 async def _report(endpoint: Endpoint, model: str, redactor: Redactor, *, quick: bool) -> Report:
     """Raises Refused."""
     if not endpoint.usable:
-        raise Refused(
-            409, "endpoint_unusable", endpoint.problem or "Its model runs in the server: test it on the page."
-        )
+        raise Refused(409, "cannot_examine", endpoint.problem or "Its model runs in the server: test it on the page.")
     counted = sys.stderr.isatty()
     try:
         async with aclosing(examine(endpoint.handle(model or None).provider, quick=quick)) as steps:

@@ -22,6 +22,7 @@ from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.protocol.sse import RETRY, EventStreamResponse, Last
 from routes.services import Services, current_principal, services_of
+from tools.base.pause_check import Paused
 
 
 class ExaminationRequest(StrictModel):
@@ -58,14 +59,15 @@ async def _frames(services: Services, name: str, provider: Provider, *, quick: b
         yield RETRY + b"\n"
         async with aclosing(examine(provider, quick=quick)) as steps:
             async for step in steps:
+                services.switch.check()
                 yield _event(services, step)
-    except CannotExamine as reason:
+    except (CannotExamine, Paused) as reason:
         yield Last(_event(services, reason))
     finally:
         services.examined.discard(name)
 
 
-def _event(services: Services, step: Progress | Report | CannotExamine) -> bytes:
+def _event(services: Services, step: Progress | Report | CannotExamine | Paused) -> bytes:
     match step:
         case Progress():
             kind, fields = "progress", msgspec.to_builtins(step)

@@ -6,10 +6,11 @@ from contextlib import aclosing
 
 import pytest
 
+from app.diagnosis.defects import DEFECTS
 from app.diagnosis.examination import CannotExamine, examine
 from app.diagnosis.report import Report, code
 from tests.support.models.chatting import chat_with
-from tests.support.models.engines import FAULTY, RIGHT, WINDOW, Bend, engine
+from tests.support.models.engines import FAULTY, OTHERS, RIGHT, WINDOW, Bend, engine
 from tests.support.models.upstream import Upstream
 
 pytestmark = pytest.mark.anyio
@@ -28,11 +29,15 @@ async def test_a_right_server_is_not_accused(name: str) -> None:
     assert (await report_on(RIGHT[name])).defects == []
 
 
-@pytest.mark.parametrize("place", FAULTY)
-async def test_a_reported_fault_is_named(place: str) -> None:
-    name, bend = FAULTY[place]
+@pytest.mark.parametrize("place", [*FAULTY, *OTHERS])
+async def test_a_fault_is_named(place: str) -> None:
+    name, bend = (FAULTY | OTHERS)[place]
     report = await report_on(bend)
     assert name in [found.code for found in report.defects]
+
+
+def test_each_defect_has_a_server() -> None:
+    assert {row.code for row in DEFECTS} == {name for name, _ in (FAULTY | OTHERS).values()}
 
 
 async def test_a_weak_model_is_no_fault_of_its_server() -> None:

@@ -38,6 +38,7 @@ class Turn:
     tokens: int = 0
     usage: bool = True
     refusal: str = ""
+    status: int = 400  # of a refusal
 
     @property
     def streamed(self) -> bool:
@@ -191,7 +192,7 @@ async def engine(bend: Bend) -> AsyncGenerator[Upstream, None]:
                 if asked.path.endswith(CHATS):
                     turn = bend(answered(Turn(asked.json)))
                     act = (
-                        answer(json.dumps({"error": {"message": turn.refusal}}), 400)
+                        answer(json.dumps({"error": {"message": turn.refusal}}), turn.status)
                         if turn.refusal
                         else answer(encoded(turn))
                     )
@@ -404,4 +405,127 @@ FAULTY: dict[str, tuple[str, Bend]] = {
     "https://github.com/aosama/astronomical/issues/346": ("quote_run", quotes_run),
     "https://github.com/abetlen/llama-cpp-python/issues/1856": ("tools_ignored", ignores_tools),
     "Ollama cuts prompts that are longer than num_ctx": ("prompt_cut", cuts_prompt),
+}
+
+
+def only_streamed(change: Callable[[Turn], None]) -> Bend:
+    def bend(turn: Turn) -> Turn:
+        if turn.streamed:
+            change(turn)
+        return turn
+
+    return bend
+
+
+def changed(**fields: Any) -> Callable[[Turn], None]:
+    def change(turn: Turn) -> None:
+        for name, value in fields.items():
+            setattr(turn, name, value)
+
+    return change
+
+
+def merges_calls(turn: Turn) -> None:
+    if len(turn.calls) > 1:
+        turn.calls = [{**turn.calls[0], "arguments": "".join(call["arguments"] for call in turn.calls)}]
+
+
+def loses_second_call(turn: Turn) -> None:
+    turn.calls = turn.calls[:1]
+
+
+def loses_names(turn: Turn) -> None:
+    turn.calls = [{**call, "name": ""} for call in turn.calls]
+
+
+def no_limit(turn: Turn) -> Turn:
+    if turn.body["max_tokens"] > 24:
+        return turn
+    return limited(replace(turn, content="" if turn.calls else COUNTED, body={**turn.body, "max_tokens": 9999}))
+
+
+def answers_as_reasoning(turn: Turn) -> Turn:
+    return replace(turn, reasoning=turn.content, content="")
+
+
+def calls_as_reasoning(turn: Turn) -> Turn:
+    if turn.calls and turn.finish == "tool_calls":
+        written = [
+            f'<tool_call>{{"name": "{c["name"]}", "arguments": {c["arguments"]}}}</tool_call>' for c in turn.calls
+        ]
+        return replace(turn, reasoning="\n".join(["I call it.", *written]), calls=[], finish="stop")
+    return turn
+
+
+def no_calls_required(turn: Turn) -> Turn:
+    if turn.body.get("tool_choice", "none") != "none":
+        return replace(turn, calls=[], content="Hello!", finish="stop")
+    return turn
+
+
+def calls_unasked(turn: Turn) -> Turn:
+    call = re.search(r"<tool_call>\s*(.*?)\s*</tool_call>", turn.content, re.DOTALL)
+    if not call or turn.tools or turn.is_quoted:
+        return turn
+    made = json.loads(call[1])
+    calls = [{"id": "call_1", "index": 0, "name": made["name"], "arguments": json.dumps(made["arguments"])}]
+    return replace(turn, content="", calls=calls, finish="tool_calls")
+
+
+def blind(turn: Turn) -> Turn:
+    if "colour" in turn.prompt:
+        return limited(replace(turn, refusal="", content="Red", prompt_tokens=40))
+    return turn
+
+
+def marks_left(turn: Turn) -> Turn:
+    turn.content += "</tool_call>" if turn.calls else ""
+    return turn
+
+
+def mixing() -> Bend:
+    seen: list[str] = []
+
+    def bend(turn: Turn) -> Turn:
+        if word := WORD.search(turn.prompt):
+            seen.append(word[1])
+            turn.content = seen[-2:][0]
+        return turn
+
+    return bend
+
+
+def failing(turn: Turn) -> Turn:
+    return replace(turn, refusal="Failed to parse it.", status=500) if turn.calls and turn.streamed else turn
+
+
+def crowded() -> Bend:
+    taken = count()
+
+    def bend(turn: Turn) -> Turn:
+        at_once = bool(re.search(r"kestrel4711\d$", turn.prompt))
+        return replace(turn, refusal="Too many.", status=429) if at_once and next(taken) > 3 else turn
+
+    return bend
+
+
+# The same for faults without a report, and for what is not a matter of calls: each defect has a server.
+OTHERS: dict[str, tuple[str, Bend]] = {
+    "merges calls": ("arguments_doubled", only_streamed(merges_calls)),
+    "loses the second call": ("calls_lost", only_streamed(loses_second_call)),
+    "loses names": ("name_lost", only_streamed(loses_names)),
+    "escapes twice": ("arguments_changed", arguments(lambda raw: raw.replace("\\u", "\\\\u"))),
+    "loses the last brace": ("arguments_lost", arguments(lambda raw: raw[:-1])),
+    "knows no limit": ("limit_ignored", no_limit),
+    "answers as reasoning": ("answer_in_thought", answers_as_reasoning),
+    "calls as reasoning": ("calls_in_thought", calls_as_reasoning),
+    "requires no call": ("choice_ignored", no_calls_required),
+    "calls unasked": ("call_unasked", calls_unasked),
+    "blind": ("picture_ignored", blind),
+    "leaves marks": ("markup_left", marks_left),
+    "mixes answers": ("replies_mixed", mixing()),
+    "counts nothing": ("usage_missing", only_streamed(changed(usage=False))),
+    "fails at calls": ("broken", failing),
+    "takes four at a time": ("busy", crowded()),
+    "streams less": ("stream_differs", only_streamed(changed(content="..."))),
 }

@@ -9,6 +9,7 @@ import { showPanel } from "./panel.js";
 import { t, ts } from "../dom/more_texts.js";
 
 const MANY = 8; // models, from which on there is a search field
+const UNTESTED = ["scripted", "anthropic"]; // kinds that do not speak chat completions
 const MOST = 200; // of an endpoint that are drawn at a time
 
 /** Opens the picker, or closes it. */
@@ -106,7 +107,7 @@ class Picker {
       about(row),
       drawn,
       more > 0 && h("p", { class: "faint" }, t("models.more", { count: more })),
-      row.url?.includes("//") && this.#examination(row),
+      row.url && !UNTESTED.includes(row.kind) && this.#examination(row),
       row.origin === "added" && this.#removal(row.name),
     );
   }
