@@ -41,7 +41,8 @@ class Sighting(Struct, frozen=True):
 class Defect(Struct, frozen=True):
     """A row. `look` returns the evidence in one answer, `over` that in all of them.
 
-    `advice` says what to do, `settings` are those that help. `harmful` to runs: unless they read the same calls anyway.
+    `advice` says what to do, `helps` are settings that help. `form`: so does another form of calls. What a row
+    without either function is about, `difference` finds.
     """
 
     code: str
@@ -259,7 +260,7 @@ DEFECTS = (
     Defect("calls_lost", "Calls are lost.", NATIVE_ADVICE, form=True),
     Defect("call_unasked", "Calls are reported although no tools were offered.", "Update the server.",
            lambda trial: f"called {trial.wire.calls[0].name!r}"
-           if trial.wire.calls and (trial.probe.form is not NATIVE) else ""),
+           if trial.wire.calls and trial.probe.form is not NATIVE else ""),
     Defect("name_lost", "The name of a call is lost.", NATIVE_ADVICE,
            lambda trial: "a call without a name" if any(not call.name for call in trial.wire.calls) else "", form=True),
     Defect("arguments_lost", "Arguments are lost or cut.", NATIVE_ADVICE, form=True),
@@ -274,8 +275,7 @@ DEFECTS = (
            id_wrong),
     Defect("text_lost", "Text beside a call is lost.", NATIVE_ADVICE, form=True),
     Defect("markup_left", "Markup of calls is left in the text.", "Runs take it out. Update the server.", markup_left),
-    Defect("reply_swallowed", "Text is counted and not sent.", NATIVE_ADVICE, over=swallowed,
-           form=True),
+    Defect("reply_swallowed", "Text is counted and not sent.", NATIVE_ADVICE, over=swallowed, form=True),
     Defect("quote_run", "A quoted call is taken for a call.", NATIVE_ADVICE, quote_run, form=True),
     Defect("thought_in_text", "Thoughts arrive in the text.", "Runs take them out. Start the server with the reasoning "
            "parser of this model, or with none.", over=thoughts_mixed),

@@ -117,8 +117,14 @@ def run(command: str) -> Asked:
     return Asked("bash", {"command": command})
 
 
+def note(text: str) -> Asked:
+    return Asked("save_note", {"title": "{word}", "text": text})
+
+
+SUM = Asked("add_numbers", {"a": "{a}", "b": "{b}"})
 WEATHER = Asked("get_weather", {"city": "{city}"})
 OTHER = Asked("get_weather", {"city": "{other}"})
+NOTE = "Save a note with save_note. Its title is {word}, its text is exactly:"
 LONG = " ".join(["the quick brown fox jumps over the lazy dog number", "{a},"] * 6)
 UNICODE = "Größe 北京 🚀 naïve {word}"
 ESCAPED = 'C:\\new\\table says "x < y && y > z" {word}'
@@ -132,42 +138,18 @@ TOO_LONG = Probe(name="window's end", prompt="{long}", both=False, samples=1, to
 PROBES = (
     Probe(name="plain text", prompt="Reply with exactly this word and nothing else: {word}"),
     native("one call", "What is the weather in {city}? Use get_weather.", WEATHER),
-    native("numbers", "Add {a} and {b} with add_numbers.", Asked("add_numbers", {"a": "{a}", "b": "{b}"})),
+    native("numbers", "Add {a} and {b} with add_numbers.", SUM),
     native("no arguments", "What time is it? Use show_time.", Asked("show_time")),
-    native(
-        "two calls",
-        "Get the weather of {city} and of {other}: call get_weather twice, both calls in this reply.",
-        WEATHER,
-        OTHER,
-    ),
-    native(
-        "two tools",
-        "In this reply, call get_weather for {city}, and also add_numbers with {a} and {b}.",
-        WEATHER,
-        Asked("add_numbers", {"a": "{a}", "b": "{b}"}),
-        quick=False,
-    ),
-    native(
-        "long arguments",
-        f"Save a note with save_note. Its title is {{word}}, its text is: {LONG}",
-        Asked("save_note", {"title": "{word}", "text": LONG}),
-        tokens=2 * TOKENS,
-    ),
-    native(
-        "nested arguments",
-        "Book a trip to {city} with book_trip, for two guests: Ann, who is {a}, and Bob, who is {b}.",
-        Asked("book_trip", TRIP),
-    ),
-    native(
-        "unicode",
-        f"Save a note with save_note. Its title is {{word}}, its text is: {UNICODE}",
-        Asked("save_note", {"title": "{word}", "text": UNICODE}),
-    ),
-    native(
-        "escapes",
-        f"Save a note with save_note. Its title is {{word}}, its text is exactly: {ESCAPED}",
-        Asked("save_note", {"title": "{word}", "text": ESCAPED}),
-    ),
+    native("two calls", "Get the weather of {city} and of {other}: call get_weather twice, both calls in this reply.",
+           WEATHER, OTHER),
+    native("two tools", "In this reply, call get_weather for {city}, and also add_numbers with {a} and {b}.",
+           WEATHER, SUM, quick=False),
+    native("long arguments", f"{NOTE} {LONG}", note(LONG), tokens=2 * TOKENS),
+    native("nested arguments",
+           "Book a trip to {city} with book_trip, for two guests: Ann, who is {a}, and Bob, who is {b}.",
+           Asked("book_trip", TRIP)),
+    native("unicode", f"{NOTE} {UNICODE}", note(UNICODE)),
+    native("escapes", f"{NOTE} {ESCAPED}", note(ESCAPED)),
     native("text before", "First write the sentence: Looking up {word}. Then call get_weather for {city}.", WEATHER),
     native("thought first", "Think about which tool fits. Then get the weather of {city} with it.", WEATHER),
     native("few tools", "What is the weather in {city}?", WEATHER, tools=("get_weather",)),
@@ -181,7 +163,7 @@ PROBES = (
     quoted("quoted brackets", f"[TOOL_CALLS][{CALL}]", both=False, quick=False),
     quoted("quoted, no tools", f"<tool_call>{CALL}</tool_call>", form=None, both=False),
     Probe(name="cut text", prompt=COUNT, tokens=16, is_cut=True),
-    native("cut call", f"Save a note with save_note. Its title is x, its text is: {LONG}", tokens=24, is_cut=True),
+    native("cut call", f"{NOTE} {LONG}", tokens=24, is_cut=True),
     Probe(name="stop words", prompt=COUNT, fields={"stop": ["5"]}, tokens=48),
     Probe(name="picture", prompt="Which colour is this picture? One word.", both=False, picture=True, samples=1),
     Probe(name="no picture", prompt="Which colour is this picture? One word.", both=False, samples=1),

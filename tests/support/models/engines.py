@@ -98,7 +98,7 @@ def answered(turn: Turn) -> Turn:
         calls = [(ask.name, filled(dict(ask.arguments), values)) for ask in probe.asks]
         turn.content = text_for(probe, values)
         if probe.name == "cut call":
-            calls = [("save_note", {"title": "x", "text": filled(probe.prompt, values).partition("text is: ")[2]})]
+            calls = [("save_note", {"title": "x", "text": filled(probe.prompt, values).partition("exactly: ")[2]})]
         if probe.name == "choice none":
             calls = [("get_weather", {"city": values["city"]})]
         if choice == "required" or isinstance(choice, dict):
