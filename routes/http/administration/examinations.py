@@ -24,6 +24,8 @@ from routes.protocol.sse import RETRY, EventStreamResponse, Last
 from routes.services import Services, current_principal, services_of
 from tools.base.pause_check import Paused
 
+BUSY = "A model of {} is being examined: wait until that has ended."
+
 
 class ExaminationRequest(StrictModel):
     """The body of POST /endpoints/{endpoint}/examination, which may be left out."""
@@ -47,13 +49,16 @@ async def examine_endpoint(request: Request) -> Response:
     if body.model and not endpoint.takes(body.model):
         raise Refused(422, "unknown_model", f"{name} has no model {body.model[:80]!a}: GET /endpoints lists them.")
     if name in services.examined:
-        raise Refused(409, "examination_busy", f"A model of {name} is being examined: wait until that has ended.")
+        raise Refused(409, "examination_busy", BUSY.format(name))
     frames = _frames(services, name, endpoint.handle(body.model).provider, quick=body.quick)
     with services.presence.place(current_principal(request)) as place:
         return EventStreamResponse(place, frames)
 
 
 async def _frames(services: Services, name: str, provider: Provider, *, quick: bool) -> AsyncGenerator[bytes, None]:
+    if name in services.examined:  # since the request was let in
+        yield Last(_event(services, CannotExamine(BUSY.format(name))))
+        return
     services.examined.add(name)
     try:
         yield RETRY + b"\n"
@@ -75,7 +80,8 @@ def _event(services: Services, step: Progress | Report | CannotExamine | Paused)
             kind, fields = "report", {"report": msgspec.to_builtins(step), "markdown": markdown(step)}
         case _:
             kind, fields = "none", {"message": str(step)}
-    return f"event: {kind}\ndata: {json.dumps(services.redactor.redact_value(fields))}\n\n".encode()
+    data = json.dumps(services.redactor.redact_value({"type": kind, **fields}))
+    return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
 ROUTES = tagged(
@@ -84,7 +90,7 @@ ROUTES = tagged(
         "POST /endpoints/{endpoint}/examination",
         examine_endpoint,
         rights="admin",
-        media=("text/event-stream",),
+        stream="examination",
         errors=(409,),
         body=Body(ExaminationRequest, {"quick": True}, required=False),
     ),
