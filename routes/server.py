@@ -53,7 +53,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, hooks, metrics, pause, settings, tokens
+from routes.http.administration import audit, endpoints, examinations, hooks, metrics, pause, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
@@ -130,6 +130,7 @@ ROUTES = (
     *offers.ROUTES,  # before those of servers, of which one takes any path
     *servers.ROUTES,
     *endpoints.ROUTES,
+    *examinations.ROUTES,
     *hooks.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,

@@ -62,6 +62,7 @@ class Services(Struct, kw_only=True):
     rates: Rates
     replication: Replication
     local: LocalAdmin = field(default_factory=LocalAdmin)
+    examined: set[str] = field(default_factory=set)  # endpoints whose models are being examined
     draining: bool = False  # from the first signal to stop
 
     @property

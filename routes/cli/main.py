@@ -162,8 +162,8 @@ def _command(name: str, help_text: str, module: str, settings: Collection[str] |
 
 
 def _doctor_flags(parser: argparse.ArgumentParser) -> None:
-    import_module("routes.cli.doctor.command").doctor_flags(parser)
-    _settings_flags(parser)
+    for child in (parser, import_module("routes.cli.doctor.command").doctor_flags(parser)):
+        _settings_flags(child)
 
 
 def _doctor(args: argparse.Namespace, environ: Environ) -> int:

@@ -209,6 +209,15 @@ COMPONENTS: Mapping[str, Shape] = {
         "last_error?": "any",
         "keys?": "object",
     },
+    "ExaminationEvent": {
+        "type": "text",
+        "done?": "integer",
+        "of?": "integer",
+        "probe?": "text",
+        "report?": "object",
+        "markdown?": "text",
+        "message?": "text",
+    },
     "Model": {"name": "text", "default": "boolean", "window": "integer?", "abilities": ["object"]},
     "ServedModels": {"models": ["object"], "memory": "object", "folders": ["text"], "files": ["any"]},
     "Schedule": {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Rights = Literal["open", "user", "not guests", "owner", "admin"]
-Stream = Literal["run", "job", "page", "lane"]
+Stream = Literal["run", "job", "page", "examination", "lane"]
 Tag = Literal[
     "Runs",
     "Sessions",

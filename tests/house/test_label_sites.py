@@ -16,6 +16,7 @@ SITES = {
     "app/runs/agent.py": "asks a route",
     "app/runs/relay/relay_agent.py": "asks a route",
     "app/budget/side_query.py": "asks a route",
+    "app/diagnosis/examination.py": "sends fixed texts without data",
     "routes/cli/doctor/models.py": "sends a fixed text without data",
 }
 WORDS = frozenset({"stream", "count_tokens", "_count_tokens"})

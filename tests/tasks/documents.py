@@ -23,6 +23,8 @@ from app.config.operator_settings import FILE_ONLY
 from app.config.settings import Settings
 from app.core.events import AgentEvent
 from app.core.job_events import JobEvent
+from app.diagnosis.defects import DEFECTS
+from app.diagnosis.probes import AT_ONCE, PROBES, TOO_LONG
 from app.metrics.table import METRICS
 from app.policy.call_rows import TABLE as DECISIONS
 from app.telemetry.conventions import TABLE
@@ -171,6 +173,28 @@ def check_table() -> Iterator[str]:
         yield f"| {check.name} | {check.about} | {check.limit_s:g} s | {needs.removeprefix(', ')} |"
 
 
+def probe_table() -> Iterator[str]:
+    """The prompts of `dragoman doctor model`."""
+    yield "| probe | tools | prompt | sent |"
+    yield "|---|---|---|---|"
+    for probe in (*PROBES, AT_ONCE, TOO_LONG):
+        asked = f"`{probe.prompt.replace('|', chr(92) + '|')}`".replace("\n", " ").replace("`", "``")
+        sent = [
+            "streamed and whole" if probe.both else "streamed",
+            *(["in a whole test only"] if not probe.quick else ()),
+        ]
+        sent += [f"`{name}`" for name in probe.fields]
+        limit = [f"`max_tokens` {probe.tokens}"] if probe.is_cut else []
+        yield f"| {probe.name} | {probe.form or 'none'} | {asked} | {', '.join([*sent, *limit])} |"
+
+
+def defect_table() -> Iterator[str]:
+    """The defects that `dragoman doctor model` can name."""
+    yield "| defect | what is seen | what helps |"
+    yield "|---|---|---|"
+    yield from (f"| `{row.code}` | {row.about} | {row.advice} |" for row in DEFECTS)
+
+
 def decision_table() -> Iterator[str]:
     """The rows that decide on a call, in order."""
     yield "| row | | a call |"
@@ -181,6 +205,8 @@ def decision_table() -> Iterator[str]:
 PARTS = (
     Part("approvals-and-sandbox.md", "decisions", decision_table),
     Part("doctor.md", "checks", check_table),
+    Part("doctor.md", "probes", probe_table),
+    Part("doctor.md", "defects", defect_table),
     Part("http-api.md", "rights", rights_table),
     *(Part("http-api.md", f"routes of {tag}", partial(route_table, tag)) for tag in get_args(Tag)),
     Part("settings.md", "settings", settings_tables),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec.structs import replace
 
@@ -51,6 +51,11 @@ class EmbeddedProvider(BaseProvider):
         async with aclosing(answer) as pieces:
             async for piece in pieces:
                 yield piece
+
+    @asynccontextmanager
+    async def direct(self) -> AsyncGenerator[ServedModel, None]:
+        """The server and the model, for requests apart from runs. Raises ProviderFailed."""
+        yield ServedModel(self._client, await self._server.start(), self.model, self._server.key)
 
     async def window(self) -> int | None:
         chat = await self._ready()

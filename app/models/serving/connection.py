@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 import httpx2
 
@@ -15,6 +15,7 @@ from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed
 from app.models.capabilities.abilities import LIMIT_S, overrides_of
 from app.models.embedded.provider import stream_or_retry
 from app.models.http.client import INACTIVITY_S, ModelClient, TransportKind, model_client
+from app.models.http.served_model import ServedModel
 from app.models.serving.pool import Member, ModelPool
 from app.models.wire.hosted_provider import RequestDefaults
 from app.models.wire.openai.provider import OpenAIChat
@@ -72,6 +73,12 @@ class ServedChat(OpenAIChat):
     def _stream_from(self, url: str, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         self._point_to(url)
         return super().stream(request)
+
+    @asynccontextmanager
+    async def direct(self) -> AsyncGenerator[ServedModel, None]:
+        async with self._member.use() as url:
+            self._point_to(url)
+            yield self._about
 
     async def window(self) -> int | None:
         """Return the context of the row. Starts the server, if that takes no longer than a probe, for its abilities."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -172,6 +172,12 @@ class HostedProvider(BaseProvider, ABC):
         """Replace `auto` by the server's first model. Raises ProviderFailed if the server is down."""
         if self.model == ANY_MODEL:
             self.model = await first_model(self._client, self.base_url, self.headers(self.key))
+
+    @asynccontextmanager
+    async def direct(self) -> AsyncGenerator[ServedModel, None]:
+        """The server and the model, for requests apart from runs, as long as they last. Raises ProviderFailed."""
+        await self.name_model()
+        yield self._about
 
     async def window(self) -> int | None:
         """Return the configured window, else the reported one. Probes in any case, which finds other abilities, too."""

@@ -15,8 +15,10 @@ from shutil import get_terminal_size
 from app.config.settings import Loaded, load_settings
 from app.config.sources import SettingsError
 from app.redaction.redactor import Redactor, secrets_in
+from routes.cli.columns import action
 from routes.cli.doctor.checks import CHECKS, Checked, run_checks
 from routes.cli.doctor.finding import State, Subject
+from routes.cli.doctor.model_report import model_report_flags, run_model_report
 from routes.startup.storage import secrets_of
 
 EXIT_CODES = {State.OK: 0, State.SKIPPED: 0, State.WARNING: 1, State.PROBLEM: 2}
@@ -24,7 +26,8 @@ COLOURS = {State.OK: "32", State.SKIPPED: "2", State.WARNING: "33", State.PROBLE
 NARROWEST, WIDEST = 60, 120  # columns
 
 
-def doctor_flags(parser: argparse.ArgumentParser) -> None:
+def doctor_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Return the parser of `doctor model`, for the flags that it has, too."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="write the report as JSON")
     help_text = "start no MCP server and contact no model server: nothing leaves this machine"
     parser.add_argument("--offline", action="store_true", help=help_text)
@@ -32,10 +35,16 @@ def doctor_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replay", action="store_true", help=help_text)
     help_text = "send one short request to each model, and measure the time to its first token"
     parser.add_argument("--ask-model", action="store_true", help=help_text)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    child = action(actions, "model", "examine a model server by prompts: what it loses, and which settings help")
+    model_report_flags(child)
+    return child
 
 
 def run_doctor(args: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Exit code 0 if all is well, 1 with warnings, 2 with problems."""
+    if args.action == "model":
+        return run_model_report(args, load_settings(vars(args), environ), environ)
     subject = subject_of(vars(args), environ)
     checked = asyncio.run(run_checks(CHECKS, subject))
     code = exit_code(checked)

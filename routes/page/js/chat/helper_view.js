@@ -1,7 +1,7 @@
 /** A helper on the card of its call: its state in a line, and its own run, which is drawn live once it is opened. */
 
 import { get, request } from "../feed/api.js";
-import { EventReader } from "../feed/sse.js";
+import { readEvents } from "../feed/sse.js";
 import { button, fill, h } from "../dom/elements.js";
 import { escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
@@ -85,14 +85,7 @@ export async function drawRun(run, asked, drawn, abort, wanted) {
 /** The events of a run from its beginning, as they come, until it ends. Raises Refused, AbortError. */
 export async function* eventsOf(run, signal) {
   const response = await request("GET", `/runs/${encodeURIComponent(run)}/events`, { signal });
-  const events = new EventReader();
-  const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  try {
-    for (let piece = await text.read(); !piece.done; piece = await text.read())
-      for (const { id, type, data } of events.feed(piece.value)) yield { ...data, type, seq: Number(id) };
-  } finally {
-    text.cancel().catch(() => undefined); // the connection may be broken
-  }
+  for await (const { id, type, data } of readEvents(response)) yield { ...data, type, seq: Number(id) };
 }
 
 /**

@@ -4,6 +4,17 @@ import { parseJSON } from "../text/json.js";
 
 const LINE_END = /\r\n|\n|\r/g;
 
+/** The events of a response as they come, until it ends: `{id, type, data}`. Raises SyntaxError for invalid JSON. */
+export async function* readEvents(response) {
+  const events = new EventReader();
+  const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let piece = await text.read(); !piece.done; piece = await text.read()) yield* events.feed(piece.value);
+  } finally {
+    text.cancel().catch(() => undefined); // the connection may be broken
+  }
+}
+
 export class EventReader {
   #pieces = []; // of the line that has not ended
   #returned = false; // the last character was a CR: an LF behind it ends no line of its own

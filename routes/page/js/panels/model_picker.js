@@ -3,12 +3,13 @@
 import { remove } from "../feed/api.js";
 import { openConnect } from "./connect_model.js";
 import { button, fill, h, icon } from "../dom/elements.js";
-import { collapsible, Outcome, KeyedRows, confirmButton } from "../dom/forms.js";
+import { collapsible, Outcome, KeyedRows, confirmButton, loadOnce } from "../dom/forms.js";
 import { currentModel, chooseModel, refresh } from "./models.js";
 import { showPanel } from "./panel.js";
 import { t, ts } from "../dom/more_texts.js";
 
 const MANY = 8; // models, from which on there is a search field
+const UNTESTED = ["scripted", "anthropic"]; // kinds that do not speak chat completions
 const MOST = 200; // of an endpoint that are drawn at a time
 
 /** Opens the picker, or closes it. */
@@ -19,11 +20,13 @@ export function toggle(page, opener) {
 
 class Picker {
   #page;
+  #opener;
   #rows;
   #words = "";
 
   constructor(page, opener, watch) {
     this.#page = page;
+    this.#opener = opener;
     const words = { placeholder: t("models.search"), "aria-label": t("models.search") };
     this.search = h("input", { type: "search", ...words, oninput: () => this.#find() });
     this.search.addEventListener("keydown", (event) => event.key === "ArrowDown" && this.#first(event));
@@ -104,6 +107,7 @@ class Picker {
       about(row),
       drawn,
       more > 0 && h("p", { class: "faint" }, t("models.more", { count: more })),
+      row.url && !UNTESTED.includes(row.kind) && this.#examination(row),
       row.origin === "added" && this.#removal(row.name),
     );
   }
@@ -115,6 +119,15 @@ class Picker {
     const marks = signs.map((sign) => h("span", { class: "sign" }, sign));
     const about = h("span", { class: "faint pick-note", dir: "auto" }, note);
     return h("label", { class: "pick" }, input, words, about, marks);
+  }
+
+  #examination({ name, models }) {
+    const names = models.map((one) => one.name);
+    const open = loadOnce(
+      () => import("./serving/examination.js"),
+      ({ openExamination }) => openExamination(this.#page, name, names, this.#opener),
+    );
+    return h("div", {}, button(t("models.examine"), open));
   }
 
   #removal(name) {

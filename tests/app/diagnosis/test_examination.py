@@ -1,0 +1,73 @@
+"""Examinations of fake servers: each reported fault is named, and a right server is not accused."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+
+from app.diagnosis.defects import DEFECTS
+from app.diagnosis.examination import CannotExamine, examine
+from app.diagnosis.report import Report, code
+from tests.support.models.chatting import chat_with
+from tests.support.models.engines import FAULTY, OTHERS, RIGHT, WINDOW, Bend, engine
+from tests.support.models.upstream import Upstream
+
+pytestmark = pytest.mark.anyio
+
+
+async def report_on(bend: Bend, *, quick: bool = True) -> Report:
+    async with engine(bend) as server, chat_with(server) as chat, aclosing(examine(chat, quick=quick)) as steps:
+        async for step in steps:
+            if isinstance(step, Report):
+                return step
+    raise AssertionError("no report")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+async def test_a_right_server_is_not_accused(name: str) -> None:
+    assert (await report_on(RIGHT[name])).defects == []
+
+
+@pytest.mark.parametrize("place", [*FAULTY, *OTHERS])
+async def test_a_fault_is_named(place: str) -> None:
+    name, bend = (FAULTY | OTHERS)[place]
+    report = await report_on(bend)
+    assert name in [found.code for found in report.defects]
+
+
+def test_each_defect_has_a_server() -> None:
+    assert {row.code for row in DEFECTS} == {name for name, _ in (FAULTY | OTHERS).values()}
+
+
+async def test_a_weak_model_is_no_fault_of_its_server() -> None:
+    report = await report_on(RIGHT["a weak model"])
+    assert any("larger model" in line for line in report.weaknesses)
+    assert not report.is_clean
+
+
+async def test_what_runs_repair_is_counted_apart_from_what_arrives() -> None:
+    [native, *_] = (await report_on(FAULTY["https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/1794"][1])).forms
+    assert (native.form, native.right_as_sent, native.asked - native.right) == ("native", 0, 2)
+
+
+async def test_the_settings_that_help() -> None:
+    text_only = await report_on(FAULTY["https://github.com/vllm-project/vllm/issues/31501"][1])
+    assert text_only.settings["tool_calls"] == "tagged"
+    window = await report_on(FAULTY["Ollama cuts prompts that are longer than num_ctx"][1])
+    assert window.settings == {"window": WINDOW - 8}
+
+
+async def test_a_quick_examination_has_60_prompts_and_a_whole_one_about_200() -> None:
+    assert (await report_on(RIGHT["native"])).prompts == 60
+    assert 160 <= (await report_on(RIGHT["native"], quick=False)).prompts <= 240
+
+
+async def test_a_server_that_does_not_answer_cannot_be_examined() -> None:
+    async with chat_with(Upstream(port=9)) as chat:
+        with pytest.raises(CannotExamine):
+            await anext(examine(chat, quick=True))
+
+
+def test_the_page_of_markdown_keeps_backquotes_as_code() -> None:
+    assert code("a `b` ``c``") == "``` a `b` ``c`` ```"
