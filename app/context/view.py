@@ -126,6 +126,7 @@ class View(Struct):
             inactivity_s=self.inactivity_s,
             read=self.read,
             describe_files=self._describes(conversation),
+            go_on=plan.go_on,
             parameters=self.parameters,
         )
         opening = compacted.opening(room.head if plan.tools else self.opening(()))
@@ -264,6 +265,7 @@ class RelayView(Struct):
             inactivity_s=self.inactivity_s,
             read=self._read,
             verbatim=True,
+            go_on=plan.go_on,
             parameters=self.parameters,
         )
         counted = sum(map(counter.measure, request.whole()))

@@ -8,9 +8,13 @@ from app.core.events import Notice
 
 
 class RoundPlan(Struct, frozen=True):
-    """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last."""
+    """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last.
+
+    `go_on`: the last reply, which broke off, is to go on, as one of the notes says; `ModelRequest` has the same.
+    """
 
     tools: bool = True
     notes: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
     ends: str | None = None
+    go_on: str | None = None

@@ -94,13 +94,17 @@ class Ended(Struct, tag="end", tag_field="is"):
 
 
 class Failed(Struct, tag="failed", tag_field="is", omit_defaults=True):
-    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE."""
+    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE.
+
+    `successor`: another model could go on with the answer.
+    """
 
     code: str
     message: str = ""
     retryable: bool = False
     window: int | None = None
     status: int | None = None
+    successor: StoodIn | None = None
 
 
 Item = Words | Reasoning | CallText | Opened | Made | Unreadable | Identified | Used | Noted | StoodIn | Ended | Failed
@@ -157,6 +161,7 @@ class ModelPart(Struct, omit_defaults=True):
     call_form: CallForm = CallForm.NATIVE
     calls_natively: bool = False
     leaves_calls: bool = False
+    continues: bool = False
     suffix: str = ""
     abilities: list[tuple[str, Any, str]] = []
 

@@ -22,7 +22,14 @@ from app.models.wire.call_ids import takes_for
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages
+from app.models.wire.openai.history import (
+    BRIDGED,
+    OpeningCache,
+    WireMessage,
+    added,
+    encoded_tools,
+    wire_messages,
+)
 from app.models.wire.openai.reasoning_replay import ReplayPolicy, missing_in, replay_rule
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
@@ -70,7 +77,7 @@ class OpenAIChat(HostedProvider):
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
                 if not (request.verbatim and self._learn_of_histories(refusal)):
-                    raise self._refusal(refusal, native=native) from refusal
+                    raise self._refusal(refusal, request, native=native) from refusal
 
     def _learn_of_histories(self, refusal: RequestRefused) -> bool:
         """Return whether a client's messages will be sent in another way from now on."""
@@ -83,7 +90,9 @@ class OpenAIChat(HostedProvider):
         messages = self._relayed if request.verbatim else self._messages
         body = {"model": self.model, "messages": messages(request, files, native=native), "stream": True}
         given, tools = self._given(request, native=native)
-        offered = {"tools": encoded_tools(tools)} if native else {}
+        offered: dict[str, Any] = {"tools": encoded_tools(tools)} if native else {}
+        if form := self._form(request):
+            offered.update(form.body)
         limit = self._limit(request)
         temperature = self._temperature(request)
         return body | offered | self._parameters.fields(self.model, limit, temperature, given)
@@ -103,7 +112,7 @@ class OpenAIChat(HostedProvider):
             before=opening.wired,
             takes_id=takes_id,
         )
-        return opening.with_rest(messages)
+        return opening.with_rest(self._marked(messages, request))
 
     def _relayed(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
         fenced = {tool.name: tool.parameters for tool in request.tools} if self.call_form is CallForm.FENCED else None
@@ -117,7 +126,12 @@ class OpenAIChat(HostedProvider):
             files=files,
             fenced=fenced,
         )
-        return encoded(within_limits(messages, self._learned))
+        return encoded(self._marked(within_limits(messages, self._learned), request))
+
+    def _marked(self, messages: list[WireMessage], request: ModelRequest) -> list[WireMessage]:
+        """Return the messages, the last of which is marked if it is to go on."""
+        form = self._form(request)
+        return [*messages[:-1], {**messages[-1], **form.message}] if form and form.message else messages
 
     def _given(self, request: ModelRequest, *, native: bool) -> tuple[Mapping[str, Any], Sequence[Tool]]:
         """Return the client's parameters and tools as this server takes them.
