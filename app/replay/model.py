@@ -100,10 +100,6 @@ class ReplayedModel(BaseProvider):
     def leaves_calls(self) -> bool:
         return self._known.leaves_calls
 
-    @property
-    def continues(self) -> bool:
-        return self._known.continues
-
     def prompt_suffix(self) -> str:
         return self._known.suffix
 

@@ -263,10 +263,8 @@ class Agent(Struct):
     def _next_reply(self, conversation: Conversation) -> Reply:
         """Return the reply of a round, which goes on with the last one if that broke off."""
         reply, discipline = self._reply(conversation), self.discipline
-        reply.expected = discipline.successor
-        if discipline.successor and discipline.resumes:
-            shown = broken_off(conversation.messages)
-            reply.goes_on = lambda: shown if self.provider.continues else ""
+        reply.expected, reply.earlier = discipline.successor, discipline.so_far
+        reply.resumes = broken_off(conversation.messages) if discipline.resumes else ""
         return reply
 
     def _id_for_client(self, conversation: Conversation) -> Callable[[str], str]:

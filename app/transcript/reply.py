@@ -116,7 +116,8 @@ class Reply:
         self._has_reasoning = False  # apart from the text
         self._switched: FallbackUsed | None = None
         self.expected: FallbackUsed | None = None  # a switch that has been announced
-        self.goes_on: Callable[[], str] = str  # the text that was shown before, of a reply that goes on with it
+        self.earlier = ""  # what was shown of the answer before this part of it
+        self.resumes = ""  # the same before redaction, if this part goes on behind its last character
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
@@ -343,7 +344,7 @@ class Reply:
             calls=mode is not TextCalls.IGNORED,
             excerpt=LONGEST_BLOCK if self.doubts_text else RAW_LIMIT,
         )
-        parser.resume(self.goes_on())
+        parser.resume(self.resumes)
         return parser
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:

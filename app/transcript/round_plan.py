@@ -10,7 +10,7 @@ from app.core.events import Notice
 class RoundPlan(Struct, frozen=True):
     """`notes` are for this request only and never stored. `ends`: the reason of the run's end, if this is its last.
 
-    `go_on`: the last reply, which broke off, is to go on, as one of the notes says; `ModelRequest` has the same.
+    `go_on`: another model is to go on with the last reply, as this one of the notes says.
     """
 
     tools: bool = True

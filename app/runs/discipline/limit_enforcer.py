@@ -101,11 +101,14 @@ class LimitEnforcer:
     def plan(self, totals: RunTotals, *, offers: bool = True) -> RoundPlan:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
-        go_on, self._broken = GO_ON if self._broken else "", False
-        resumed = go_on if go_on and self.resumes else None
-        if not go_on:
+        continues, self._broken = self._broken, False
+        begins_anew = self.successor is not None and not self.so_far.strip()
+        go_on = GO_ON if continues and not begins_anew else ""
+        resumed = go_on if go_on and self.successor else None
+        if not continues:
             self._breaks = 0
             self.successor = None
+            self.resumes = False
             self.so_far = ""
             self._answered = ""
             self._unsure = ""
@@ -138,7 +141,7 @@ class LimitEnforcer:
         else:
             self._answered = totals.text
             self._unsure = ""
-        return goes_on(failure)
+        return goes_on(failure, self.so_far)
 
     def break_off(self, so_far: str) -> None:
         """The last answers, with these words, broke off with their server: the next request goes on from there."""

@@ -161,7 +161,6 @@ class ModelPart(Struct, omit_defaults=True):
     call_form: CallForm = CallForm.NATIVE
     calls_natively: bool = False
     leaves_calls: bool = False
-    continues: bool = False
     suffix: str = ""
     abilities: list[tuple[str, Any, str]] = []
 

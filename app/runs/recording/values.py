@@ -33,7 +33,6 @@ def model_part(provider: Provider) -> parts.ModelPart:
         call_form=provider.call_form,
         calls_natively=provider.calls_natively,
         leaves_calls=provider.leaves_calls,
-        continues=provider.continues,
         suffix=provider.prompt_suffix(),
         abilities=[(one.name, one.value, one.source) for one in provider.abilities()],
     )
