@@ -16,7 +16,7 @@ from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
 from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
-from app.core.messages import Message, with_pictures_apart
+from app.core.messages import Message, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
@@ -117,7 +117,7 @@ class View(Struct):
         reminders = self._plan_note(conversation, compacted, room, tools)
         notes = [Message("user", note) for note in (*reminders, *plan.notes)]
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
-        messages = [*with_pictures_apart(limited), *notes]
+        messages = [*with_pictures_apart(rejoined(limited)), *notes]
         offered = tools if plan.tools else ()
         request = ModelRequest(
             messages,

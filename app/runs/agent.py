@@ -260,6 +260,10 @@ class Agent(Struct):
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
 
+    def _switches(self, reply: Reply, failure: ProviderFailed) -> bool:
+        """Return True if another model is to go on with a reply that broke off."""
+        return failure.successor is not None
+
     def _next_reply(self, conversation: Conversation) -> Reply:
         """Return the reply of a round, which goes on with the last one if that broke off."""
         reply, discipline = self._reply(conversation), self.discipline
@@ -384,7 +388,7 @@ class Agent(Struct):
                             await emit(Notice("cut", BEGINS_TOO_OFTEN))
                             break
             except (ProviderFailed, BudgetSpent) as failure:
-                if isinstance(failure, ProviderFailed) and failure.successor:
+                if isinstance(failure, ProviderFailed) and self._switches(reply, failure):
                     await context.emit_all(self._corrected(reply.break_off(BROKEN_OFF)))
                 else:
                     await self._end_reply(context, reply)  # what it had said

@@ -2,8 +2,8 @@
 
 Before the first token a request may be retried, sent with another key, or sent to a fallback (retry_policy decides
 which). After the first token it is never repeated: the client has already seen a part of the answer. If that breaks
-off, the failure names the model that can go on with it, and the next request, which the agent makes, passes the lost
-model over.
+off, the failure names the model that can go on with it, and the next requests of the run, which the agent makes, go to
+that one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ModelRoute(Struct):
     clearance: Clearance | None = None
     reached: bool = False  # a model may have read the request
     _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
-    _lost: dict[ModelHandle, str] = field(default_factory=dict)  # models whose parts of this answer broke off, and why
+    _lost: dict[ModelHandle, str] = field(default_factory=dict)  # models whose answers broke off in this run, and why
     _current: ModelHandle | None = None
     _last: ModelHandle | None = None
 
@@ -78,8 +78,8 @@ class ModelRoute(Struct):
 
     @property
     def _candidates(self) -> Sequence[ModelHandle]:
-        """The permitted models, without the lost ones as long as there are others."""
-        return [handle for handle in self.permitted if handle not in self._lost] or self.permitted
+        """The permitted models, the lost ones last."""
+        return sorted(self.permitted, key=lambda handle: handle in self._lost) if self._lost else self.permitted
 
     def check_labels(self, handle: ModelHandle | None = None) -> None:
         """Raise ProviderFailed if no model, or not this one, may have the labels of the requests."""
@@ -126,8 +126,7 @@ class ModelRoute(Struct):
                             for shown in ending or (piece,):
                                 yield shown
                             if ending:
-                                break
-                    self._lost.clear()
+                                return
                     return
                 except ProviderFailed as failure:
                     if started or failure.code == FORBIDDEN:
@@ -173,11 +172,13 @@ class ModelRoute(Struct):
 
     def _successor(self, lost: ModelHandle, failure: ProviderFailed) -> FallbackUsed | None:
         """Pass the model over whose answer broke off, if another one can go on with it: return that one."""
-        left = [handle for handle in awake(self.permitted) if handle not in (*self._lost, lost)]
-        if not left or not fault_of(failure).try_fallback:
+        others = [handle for handle in awake(self._candidates) if handle is not lost]
+        if not others or not fault_of(failure).try_fallback:
             return None
+        following, wanted = others[0], self.handles[0]
+        self._lost.pop(following, None)
         self._lost[lost] = failure.code
-        return FallbackUsed(self.handles[0].name, left[0].name, failure.code)
+        return FallbackUsed((lost if following is wanted else wanted).name, following.name, failure.code)
 
     async def _check_room(self, handle: ModelHandle, request: ModelRequest) -> None:
         """Raise ProviderFailed if the prompt, fitted to the first model, is too long for this fallback."""
@@ -258,7 +259,7 @@ class ModelRoute(Struct):
         return self.last.name
 
     def apart(self) -> ModelRoute:
-        return replace(self, _current=None, _last=None, _lost={}, reached=False)
+        return replace(self, _current=None, _last=None, _lost=dict(self._lost), reached=False)
 
     async def close(self) -> None:
         """Do nothing: the models are shared by all runs."""

@@ -60,7 +60,7 @@ class LimitEnforcer:
         self._nudge = ""
         self._breaks = 0  # answers in a row that broke off
         self._broken = False  # the last one did
-        self.successor: FallbackUsed | None = None  # the model that goes on with it
+        self.successor: FallbackUsed | None = None  # the model that goes on with it, and with the run
         self.resumes = False  # from its last word: no call of it is to be made again
         self.so_far = ""  # what was said in them
         self._answered = ""  # as far as it is surely no reasoning
@@ -101,13 +101,12 @@ class LimitEnforcer:
     def plan(self, totals: RunTotals, *, offers: bool = True) -> RoundPlan:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
-        continues, self._broken = self._broken, False
-        begins_anew = self.successor is not None and not self.so_far.strip()
+        continues = self.has_broken_off()
+        begins_anew = self.successor is not None and not self.so_far.strip()  # nothing is there to go on with
         go_on = GO_ON if continues and not begins_anew else ""
         resumed = go_on if go_on and self.successor else None
         if not continues:
             self._breaks = 0
-            self.successor = None
             self.resumes = False
             self.so_far = ""
             self._answered = ""
@@ -142,6 +141,11 @@ class LimitEnforcer:
             self._answered = totals.text
             self._unsure = ""
         return goes_on(failure, self.so_far)
+
+    def has_broken_off(self) -> bool:
+        """Return True, once, after an answer that broke off and goes on."""
+        broken, self._broken = self._broken, False
+        return broken
 
     def break_off(self, so_far: str) -> None:
         """The last answers, with these words, broke off with their server: the next request goes on from there."""

@@ -17,7 +17,6 @@ from app.core.events import (
     TERMINAL,
     AgentEvent,
     Notice,
-    ReasoningDelta,
     RunFinished,
     TextDelta,
     TextReclassified,
@@ -60,7 +59,7 @@ from tools.tool import Tool, ToolList, answering
 from tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 60
+LIMIT_S = 240
 CUTS = 500
 VLLM, LLAMA, OTHER = "http://127.0.0.1:8000/v1", "http://127.0.0.1:8080/v1", "http://127.0.0.1:9999/v1"
 CLAUDE, MISTRAL = "https://api.anthropic.com/v1", "https://api.mistral.ai/v1"
@@ -83,7 +82,7 @@ class Stage:
     """Two models, and what happens between them."""
 
     services: Services
-    route: ModelRoute
+    handles: list[ModelHandle]
     clients: list[Client]
 
     async def run(self, dies_after: int | None) -> tuple[list[AgentEvent], list[Message], Counter[str]]:
@@ -97,7 +96,7 @@ class Stage:
         for client, most in zip(self.clients, (dies_after, None), strict=True):
             client.of = Model(client.of.server, most)
         agent = await self.services.factory.agent(LOCAL_USER, RunOptions())
-        agent.provider = agent.view.model = self.route
+        agent.provider = agent.view.model = ModelRoute(self.handles, "local", Time().backoff)
         tool = Tool(NAME, "Keeps a note.", SCHEMA, Risk.READ, answering(keep))
         agent.scope.toolbox = Toolbox(ToolList([tool]), agent.scope.gate.decide, "local", agent.scope.gate.offer)
         ids = count()
@@ -120,14 +119,13 @@ class Stage:
 
 @asynccontextmanager
 async def stage(folder: Path, *servers: Server) -> AsyncGenerator[Stage, None]:
-    time = Time()
     made = [provider_of(server) for server in servers]
     handles = [
         ModelHandle(name, provider, TokenCounter(provider, 32_768), server=ServerState(name))
         for name, (provider, _) in zip(("wanted", "other", "third"), made, strict=False)
     ]
-    async with serving(folder, None, approval="auto") as served:
-        yield Stage(served.services, ModelRoute(handles, "local", time.backoff), [client for _, client in made])
+    async with serving(folder, None) as served:
+        yield Stage(served.services, handles, [client for _, client in made])
         for provider, _ in made:
             await provider.close()
 
