@@ -76,6 +76,20 @@ class Parser(FastPath):
             self._held = match.group()
             self._output.hidden = len(self._held)
 
+    def resume(self, shown: str) -> None:
+        """Go on behind text that was shown before: no call begins in it, and it gives no events."""
+        if not shown:
+            return
+        blocks, prose = self._blocks, self._prose
+        kept = blocks.enabled, prose.fences
+        blocks.enabled = prose.fences = False
+        self.feed(shown)
+        self._account()
+        self._scan_all("", last=True)
+        self._settle()
+        blocks.enabled, prose.fences = kept
+        self._output.taken()
+
     def close(self, *, cut: bool = False) -> list[ParseEvent]:
         """Return the events that only the end of the reply decides.
 

@@ -61,7 +61,7 @@ class Prose:
         self._openers = openers
         self._gates = openers.gates
         self._line_gates = openers.line_gates
-        self._fences = fences
+        self.fences = fences
         self._elements = tool_elements(tuple(sink.tools))
         self.tried = 0  # places where an opener was looked for that its head does not rule out
 
@@ -345,7 +345,7 @@ class Prose:
         if state.closer is not None and state.closer.search(match["info"]):
             return NO_MATCH  # the reasoning ends on this very line
         name, _, rest = match["info"].strip().partition(" ")
-        if self._fences and state.channel is Text and name in self._sink.tools:
+        if self.fences and state.channel is Text and name in self._sink.tools:
             given = info_string_arguments(rest, self._sink.schema(name))
             if given is not None:
                 opening = buf[pos:end]

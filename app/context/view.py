@@ -16,7 +16,7 @@ from app.context.current_plan import reminder
 from app.context.overflow import ContextOverflow
 from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
-from app.core.messages import Message, with_pictures_apart
+from app.core.messages import Message, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
@@ -117,7 +117,7 @@ class View(Struct):
         reminders = self._plan_note(conversation, compacted, room, tools)
         notes = [Message("user", note) for note in (*reminders, *plan.notes)]
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
-        messages = [*with_pictures_apart(limited), *notes]
+        messages = [*with_pictures_apart(rejoined(limited)), *notes]
         offered = tools if plan.tools else ()
         request = ModelRequest(
             messages,
@@ -126,6 +126,7 @@ class View(Struct):
             inactivity_s=self.inactivity_s,
             read=self.read,
             describe_files=self._describes(conversation),
+            go_on=plan.go_on,
             parameters=self.parameters,
         )
         opening = compacted.opening(room.head if plan.tools else self.opening(()))
@@ -264,6 +265,7 @@ class RelayView(Struct):
             inactivity_s=self.inactivity_s,
             read=self._read,
             verbatim=True,
+            go_on=plan.go_on,
             parameters=self.parameters,
         )
         counted = sum(map(counter.measure, request.whole()))

@@ -143,6 +143,21 @@ def for_models(message: Message) -> Message:
     return replace(message, text="\n".join(filter(None, [*lines, message.text])), attachments=seen)
 
 
+def rejoined(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with replies that broke off, and what they went on with, as one each."""
+    found: list[Message] = []
+    for message in messages:
+        last = found[-1] if found else None
+        if message.role == "assistant" and last is not None and last.cut and not last.calls and last.text:
+            shown = [one.text if one.shown is None else one.shown for one in (last, message)]
+            reasoning = "\n\n".join(filter(None, (last.reasoning, message.reasoning)))
+            whole = replace(message, text=last.text + message.text, shown="".join(shown), reasoning=reasoning)
+            found[-1] = replace(whole, sealed=None, attachments=(*last.attachments, *message.attachments))
+        else:
+            found.append(message)
+    return found
+
+
 def with_pictures_apart(messages: Sequence[Message]) -> Iterator[Message]:
     """Yield the messages, with the pictures of replies and results in a message behind them.
 

@@ -103,7 +103,8 @@ Piece = (
 class ProviderFailed(Exception):
     """The model's server could not answer. The message says what to do next.
 
-    `status` is that of its HTTP answer, if there was one, `retry_after_s` the time that it asks to wait.
+    `status` is that of its HTTP answer, if there was one, `retry_after_s` the time that it asks to wait. `successor`:
+    another model can go on with the answer, which broke off.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class ProviderFailed(Exception):
         window: int | None = None,
         status: int | None = None,
         retry_after_s: float | None = None,
+        successor: FallbackUsed | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -123,6 +125,7 @@ class ProviderFailed(Exception):
         self.window = window  # tokens that the model can read, where the server says so in refusing a prompt
         self.status = status
         self.retry_after_s = retry_after_s
+        self.successor = successor
 
 
 ReadFile = Callable[[str], Awaitable[bytes]]
@@ -143,6 +146,9 @@ class ModelRequest(Struct, frozen=True):
 
     With `verbatim` the messages go to the server as they are: no times, delimiters or reminders are added. `parameters`
     are those of a client, in the words of chat completions; `max_tokens` and `temperature` stand in for its own.
+
+    With `go_on` the last reply, which broke off, is to be continued. It is the reminder that asks for that, behind the
+    reply; a server that can continue a message does without it. Empty: there is none, and no other server will do.
     """
 
     messages: Sequence[Message]
@@ -159,6 +165,7 @@ class ModelRequest(Struct, frozen=True):
     # Takes text in the callback that reads it; what it refuses, and all other pieces, the stream yields.
     take_text: TakeText | None = None
     verbatim: bool = False
+    go_on: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str = ""  # a header of W3C Trace Context; empty for none
 
@@ -222,6 +229,11 @@ class Provider(Protocol):
     @property
     def leaves_calls(self) -> bool:
         """True if its server is known to leave calls in the text that it could not parse."""
+        return False
+
+    @property
+    def continues(self) -> bool:
+        """True if its server is known to go on with a message of the model that has not ended."""
         return False
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:

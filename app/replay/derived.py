@@ -23,7 +23,7 @@ from app.replay.events import Event
 from app.replay.loading import Stored, log_of
 from app.replay.playing import STOPS
 from app.replay.recording import Recording, UnusableRecording
-from app.runs.discipline.reminders import CONTINUED, GOES_ON
+from app.runs.discipline.reminders import BEGINS, CONTINUED, GOES_ON, SWITCHES
 from app.runs.recording import parts
 from app.runs.recording.values import grant_fields
 from app.runs.recording.world import OWN, principal_part, settings_in_force
@@ -152,7 +152,13 @@ def _failure(event: Event) -> parts.Failed | None:
     if event["type"] == events.RunFailed.type:
         return parts.Failed(event["code"], event["message"], event["retryable"])
     if event["type"] == events.Notice.type and event["code"] == CONTINUED:
-        return parts.Failed("model_cut", str(event["message"]).removeprefix(GOES_ON.format(why="")), retryable=True)
+        message = str(event["message"])
+        if other := event.get("answered_by"):
+            switch = parts.StoodIn(event["wanted"], other, event["reason"])
+            begins = (words.format(model=other, why="") for words in (SWITCHES, BEGINS))
+            why = message[len(next(filter(message.startswith, begins), "")) :]
+            return parts.Failed(switch.reason, why, retryable=True, successor=switch)
+        return parts.Failed("model_cut", message.removeprefix(GOES_ON.format(why="")), retryable=True)
     return None
 
 

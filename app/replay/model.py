@@ -181,7 +181,12 @@ class ReplayedModel(BaseProvider):
         if item.code == "cancelled":
             self._stop("cancelled")
             await asyncio.Event().wait()
-        raise ProviderFailed(item.code, message, retryable=item.retryable, window=item.window, status=item.status)
+        failure = ProviderFailed(item.code, message, retryable=item.retryable, window=item.window, status=item.status)
+        failure.successor = self._switch(item.successor) if item.successor else None
+        raise failure
+
+    def _switch(self, item: parts.StoodIn) -> FallbackUsed:
+        return FallbackUsed(item.wanted, item.answered_by, self._shown.shown(item.reason))
 
     def _of(self, item: parts.Item) -> Iterator[Piece]:
         match item:
@@ -205,7 +210,7 @@ class ReplayedModel(BaseProvider):
             case parts.Noted():
                 yield ProviderNotice(item.code, self._shown.shown(item.message))
             case parts.StoodIn():
-                yield FallbackUsed(item.wanted, item.answered_by, self._shown.shown(item.reason))
+                yield self._switch(item)
             case parts.Ended():
                 yield Finished(item.reason)
 

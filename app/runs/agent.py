@@ -167,7 +167,7 @@ class Agent(Struct):
                 await context.emit(RoundStarted(self.totals.rounds))
             again = False
             await context.emit_all(plan.notices)
-            reply, before = self._reply(conversation), len(conversation.messages)
+            reply, before = self._next_reply(conversation), len(conversation.messages)
             await self._stream_reply(context, reply, plan)
             await self._answer(context, await self._unanswered(context, reply, plan), shown=reply.refused)
             await round_end.conclude(plan, reply, conversation.messages[before:])
@@ -263,6 +263,17 @@ class Agent(Struct):
             drafts=conversation.drafts,
             keep_file=conversation.keep_file if self.keeps_files else None,
         )
+
+    def _switches(self, reply: Reply, failure: ProviderFailed) -> bool:
+        """Return True if another model is to go on with a reply that broke off."""
+        return failure.successor is not None
+
+    def _next_reply(self, conversation: Conversation) -> Reply:
+        """Return the reply of a round, which goes on with the last one if that broke off."""
+        reply, discipline = self._reply(conversation), self.discipline
+        reply.expected, reply.earlier = discipline.successor, discipline.so_far
+        reply.resumes = broken_off(conversation.messages) if discipline.resumes else ""
+        return reply
 
     def _id_for_client(self, conversation: Conversation) -> Callable[[str], str]:
         """Return a function that makes of a server's id of a call that of our clients; "": a new one of ours."""
@@ -383,8 +394,11 @@ class Agent(Struct):
                             reply.stopped = TOO_LONG
                             await emit(Notice("cut", BEGINS_TOO_OFTEN))
                             break
-            except (ProviderFailed, BudgetSpent):
-                await self._end_reply(context, reply)  # what it had said
+            except (ProviderFailed, BudgetSpent) as failure:
+                if isinstance(failure, ProviderFailed) and self._switches(reply, failure):
+                    await context.emit_all(self._corrected(reply.break_off(BROKEN_OFF)))
+                else:
+                    await self._end_reply(context, reply)  # what it had said
                 raise
             else:
                 await self._end_reply(context, reply)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from io import StringIO
 from time import monotonic
 from typing import Any
 
@@ -118,6 +119,9 @@ class Reply:
         self._hint = ""  # what the prompt ends with, as far as the server says so
         self._has_reasoning = False  # apart from the text
         self._switched: FallbackUsed | None = None
+        self.expected: FallbackUsed | None = None  # a switch that has been announced
+        self.earlier = ""  # what was shown of the answer before this part of it
+        self.resumes = ""  # the same before redaction, if this part goes on behind its last character
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
@@ -175,6 +179,8 @@ class Reply:
                 yield Notice(code, message, retry_at=retry_at)
             case FallbackUsed(wanted, answered_by, reason):
                 self._switched = piece
+                if piece == self.expected:
+                    return
                 words = f"{wanted} could not answer ({reason}): {answered_by} answers."
                 yield Notice("fallback", words, wanted, answered_by, reason)
             case PictureChunk(data) if self._keep_file:
@@ -208,6 +214,18 @@ class Reply:
         if self._text.ends_in_block:
             yield from self._see(Text("\n"), TEXT)  # the next reply begins a line
         self.found_calls.keep_blocks(self._parser)
+
+    def break_off(self, why: str) -> Iterator[AgentEvent]:
+        """End a reply that another model is to go on with, behind the text that is shown.
+
+        Calls that have begun are rejected, and what may be the beginning of one is dropped with the rest that is held.
+        """
+        yield from self.found_calls.drop_open(why)
+        if self._text.ends_in_block:
+            yield from self._see(Text("\n"), TEXT)
+        if not self.calls:
+            self._text.wrote = StringIO()
+            self._text.wrote.write(self.shown)
 
     @property
     def calls(self) -> list[AskedCall]:
@@ -329,13 +347,15 @@ class Reply:
         mode = self._text_calls(self.found_calls.has_native)
         self.doubts_text = mode is TextCalls.DOUBTED
         self._hint = suffix = self._prompt_suffix()
-        return Parser(
+        parser = Parser(
             self._tools,
             fences=self._fences(),
             prompt_suffix=suffix,
             calls=mode is not TextCalls.IGNORED,
             excerpt=LONGEST_BLOCK if self.doubts_text else RAW_LIMIT,
         )
+        parser.resume(self.resumes)
+        return parser
 
     def _see(self, seen: ParseEvent, source: str) -> Iterator[AgentEvent]:
         match seen:

@@ -36,6 +36,7 @@ class ReplyCalls:
         self.given: dict[int, CallId] = {}  # the server's own ids of native calls
         self.sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
         self.written: dict[int, list[str]] = {}  # the arguments of native calls, as they came
+        self._open: dict[str, str] = {}  # calls that have begun and not ended, with their names
         self._text = text
         self._new_id = new_id
         self._id_for_client = id_for_client
@@ -51,6 +52,7 @@ class ReplyCalls:
             given = self.given.get(index) if source == NATIVE else None
             id = (self._id_for_client(given.id) if given else "") or self._new_id()
             self.ids[source, index] = (id, name)
+            self._open[id] = name
             if source != NATIVE:
                 self.places[id] = self._text.shown.tell()
         return self.ids[source, index][0]
@@ -75,6 +77,7 @@ class ReplyCalls:
 
     def take(self, call: AskedCall) -> Iterator[AgentEvent]:
         """One more call, unless it is there already, made in the other way."""
+        self._open.pop(call.id, None)
         native = call.dialect == NATIVE
         if not native:
             self._written.append(call)
@@ -95,6 +98,7 @@ class ReplyCalls:
     def reject(self, bad: BadCall, source: str) -> ToolRejected:
         """Take a call that could not be understood, for the model to correct."""
         call = self.id_of(source, bad.index)
+        self._open.pop(call, None)
         name = self.ids[source, bad.index][1]
         self.made[call] = rejected = self.asked(call, name, {}, source, bad.index)
         if source != NATIVE:
@@ -102,6 +106,11 @@ class ReplyCalls:
             self._raw[call] = bad.raw
         self.refused[call] = bad.reason
         return ToolRejected(bad.reason, call, name or None)
+
+    def drop_open(self, why: str) -> Iterator[AgentEvent]:
+        """Reject the calls that have not ended: they were never made."""
+        for call, name in self._open.items():
+            yield ToolRejected(why, call, name or None)
 
     def last_in_text(self, count: int) -> list[AskedCall]:
         """Return the last calls in the text, as many as there are of these."""

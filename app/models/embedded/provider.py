@@ -44,6 +44,10 @@ class EmbeddedProvider(BaseProvider):
         self._chat: BareChat | None = None  # of the child that runs now
         self._defaults = DEFAULTS if temperature is None else replace(DEFAULTS, temperature=temperature)
 
+    @property
+    def continues(self) -> bool:
+        return (url := self._server.url) is not None and self._chat(url).continues
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
         url = await self._server.start()

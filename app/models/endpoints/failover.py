@@ -1,7 +1,9 @@
 """Failover: route the requests of one run to the requested model, or to a fallback if it fails.
 
 Before the first token a request may be retried, sent with another key, or sent to a fallback (retry_policy decides
-which). After the first token it is never repeated: the client has already seen a part of the answer.
+which). After the first token it is never repeated: the client has already seen a part of the answer. If that breaks
+off, the failure names the model that can go on with it, and the next requests of the run, which the agent makes, go to
+that one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from app.core.provider import (
     TokenUsage,
 )
 from app.models.endpoints.answer_limit import MOST_CHARACTERS, AnswerLimit
-from app.models.endpoints.faults import UNREAD
+from app.models.endpoints.faults import UNREAD, fault_of
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.retry_policy import Attempt, Backoff
 from app.models.endpoints.server_state import ServerState
@@ -55,6 +57,7 @@ class ModelRoute(Struct):
     clearance: Clearance | None = None
     reached: bool = False  # a model may have read the request
     _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
+    _lost: dict[ModelHandle, str] = field(default_factory=dict)  # models whose answers broke off in this run, and why
     _current: ModelHandle | None = None
     _last: ModelHandle | None = None
 
@@ -63,9 +66,8 @@ class ModelRoute(Struct):
         """The model of the running request, or else of the next one."""
         if self._current or len(self.handles) == 1:
             return self._current or self.handles[0]
-        handles = self.permitted or self.handles
-        awake = (handle for handle in handles if not handle.server.cooldown_of(handle.provider.model))
-        return next(awake, handles[0])
+        handles = self._candidates or self.handles
+        return next(iter(awake(handles)), handles[0])
 
     @property
     def permitted(self) -> Sequence[ModelHandle]:
@@ -73,6 +75,11 @@ class ModelRoute(Struct):
         if self.clearance is None:
             return self.handles
         return [handle for handle in self.handles if not self.clearance.withheld(handle.endpoint, handle.labels)]
+
+    @property
+    def _candidates(self) -> Sequence[ModelHandle]:
+        """The permitted models, the lost ones last."""
+        return sorted(self.permitted, key=lambda handle: handle in self._lost) if self._lost else self.permitted
 
     def check_labels(self, handle: ModelHandle | None = None) -> None:
         """Raise ProviderFailed if no model, or not this one, may have the labels of the requests."""
@@ -123,6 +130,7 @@ class ModelRoute(Struct):
                     return
                 except ProviderFailed as failure:
                     if started or failure.code == FORBIDDEN:
+                        failure.successor = self._successor(attempt.handle, failure)
                         for last in interrupted_pieces(failure, server, limit):
                             yield last
                         return
@@ -154,12 +162,23 @@ class ModelRoute(Struct):
         until = math.inf if request.left_s is None else self.backoff.now() + request.left_s
         most_s = math.inf if request.inactivity_s is None else request.inactivity_s
         self.check_labels()
-        return Attempt(self.permitted, self.backoff, most_s, until)
+        return Attempt(self._candidates, self.backoff, most_s, until)
 
     def _switched(self, handle: ModelHandle) -> FallbackUsed | None:
-        """Return the notice of a model that answers because the wanted one may not have the labels."""
+        """Return the notice of a model that answers because the wanted one is lost, or may not have the labels."""
         wanted = self.handles[0]
-        return None if handle is wanted else FallbackUsed(wanted.name, handle.name, FORBIDDEN)
+        why = next(reversed(self._lost.values()), FORBIDDEN)
+        return None if handle is wanted else FallbackUsed(wanted.name, handle.name, why)
+
+    def _successor(self, lost: ModelHandle, failure: ProviderFailed) -> FallbackUsed | None:
+        """Pass the model over whose answer broke off, if another one can go on with it: return that one."""
+        others = [handle for handle in awake(self._candidates) if handle is not lost]
+        if not others or not fault_of(failure).try_fallback:
+            return None
+        following, wanted = others[0], self.handles[0]
+        self._lost.pop(following, None)
+        self._lost[lost] = failure.code
+        return FallbackUsed((lost if following is wanted else wanted).name, following.name, failure.code)
 
     async def _check_room(self, handle: ModelHandle, request: ModelRequest) -> None:
         """Raise ProviderFailed if the prompt, fitted to the first model, is too long for this fallback."""
@@ -191,6 +210,10 @@ class ModelRoute(Struct):
     @property
     def leaves_calls(self) -> bool:
         return self.current.provider.leaves_calls
+
+    @property
+    def continues(self) -> bool:
+        return self.current.provider.continues
 
     @property
     def counter(self) -> TokenCounter:
@@ -236,10 +259,15 @@ class ModelRoute(Struct):
         return self.last.name
 
     def apart(self) -> ModelRoute:
-        return replace(self, _current=None, _last=None, reached=False)
+        return replace(self, _current=None, _last=None, _lost=dict(self._lost), reached=False)
 
     async def close(self) -> None:
         """Do nothing: the models are shared by all runs."""
+
+
+def awake(handles: Sequence[ModelHandle]) -> list[ModelHandle]:
+    """Return the models that do not cool down."""
+    return [handle for handle in handles if not handle.server.cooldown_of(handle.provider.model)]
 
 
 def forbidden(handles: Sequence[ModelHandle], clearance: Clearance) -> ProviderFailed:

@@ -73,9 +73,10 @@ def joined_replies(history: Sequence[Message]) -> list[Message]:
         if last is None or last.role != "assistant" or message.role != "assistant":
             joined.append(message)
             continue
+        joint = "" if last.cut else "\n\n"
         joined[-1] = replace(
             last,
-            text="\n\n".join(filter(None, (last.text, message.text))),
+            text=joint.join(filter(None, (last.text, message.text))),
             shown=_joined_shown(last, message),
             reasoning="\n\n".join(filter(None, (last.reasoning, message.reasoning))),
             calls=(*last.calls, *message.calls),
@@ -88,7 +89,8 @@ def _joined_shown(*replies: Message) -> str | None:
     """Return what the client saw of replies, where that is not their text."""
     if all(reply.shown is None for reply in replies):
         return None
-    return "\n\n".join(filter(None, (reply.text if reply.shown is None else reply.shown for reply in replies)))
+    joint = "" if replies[0].cut else "\n\n"
+    return joint.join(filter(None, (reply.text if reply.shown is None else reply.shown for reply in replies)))
 
 
 def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCall | None:

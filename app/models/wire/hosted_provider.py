@@ -7,16 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.clock import Clock
 from app.core.messages import Message
 from app.core.provider import Ability, BaseProvider, CallForm, Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.abilities import LIMIT_S, AbilityCache, AbilityOverrides
 from app.models.capabilities.model_list import first_model
-from app.models.capabilities.server_profiles import profile_of
+from app.models.capabilities.prompt_prefill import opens_thinking
+from app.models.capabilities.server_profiles import BY_NAME, PrefixForm, profile_of
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.client import CompletionRequest, ModelClient, authorization
@@ -28,6 +31,7 @@ from app.models.wire.attachment_parts import EncodedFiles
 from app.models.wire.kept_format import CUT, TextFormat, TextRecord, in_format
 from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limit_in, temperature_in
 from app.models.wire.structured_output import instruction, is_structured
+from app.models.wire.unfinished import CANNOT, PrefixRefused, Unfinished, unfinished, without_repetition
 from parsing import CallOpened, Thought
 
 ANY_MODEL = "auto"
@@ -99,6 +103,17 @@ class HostedProvider(BaseProvider, ABC):
         """True by the server's address, or because it counts tokens as only these servers do."""
         return profile_of(self.base_url).leaves_calls or self.ability("counting").value is not None
 
+    @property
+    def continues(self) -> bool:
+        return self._prefix is not None
+
+    @property
+    def _prefix(self) -> PrefixForm | None:
+        """The form in which the server goes on with a message; None if it cannot, or the model would think first."""
+        kind = BY_NAME.get(str(self.ability("counting").value)) or profile_of(self.base_url)
+        thinks = self.ability("reasoning").value or opens_thinking(self.prompt_suffix())
+        return None if thinks or self.ability("prefix").value is False else kind.prefix
+
     @staticmethod
     def headers(key: str | None) -> Mapping[str, str]:
         """Return the headers that authorise a request."""
@@ -113,7 +128,7 @@ class HostedProvider(BaseProvider, ABC):
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         """Send the request; return a response with status 200 and an unread body, and the decoder for it.
 
-        Raises ToolsRefused and ProviderFailed.
+        With `go_on` its last message is to go on. Raises ToolsRefused, PrefixRefused and ProviderFailed.
         """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
@@ -121,12 +136,13 @@ class HostedProvider(BaseProvider, ABC):
         await self.name_model()
         noticed: tuple[type[Piece], ...] = (TextChunk,)
         try:
-            response, reader = await self._open(request)
+            broken = None if request.go_on is None else unfinished(request)
+            response, reader = await (self._open(request) if broken is None else self._resume(request, broken))
             self._abilities.answered()
             try:
                 for notice in self._parameters.take_notices():
                     yield notice
-                async with aclosing(self._read(response, reader, request)) as pieces:
+                async with aclosing(self._read_rest(response, reader, request, broken)) as pieces:
                     async for piece in pieces:
                         if type(piece) not in noticed:  # each kind once: most tokens are a piece
                             noticed += (type(piece),)
@@ -141,6 +157,14 @@ class HostedProvider(BaseProvider, ABC):
     def _broke_off(self, failure: ProviderFailed) -> None:
         if failure.code in SERVER_LOST:
             self._abilities.doubt(self._about)
+
+    def _read_rest(
+        self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest, broken: Unfinished | None
+    ) -> AsyncGenerator[Piece, None]:
+        """Read an answer that may repeat what was shown of the one that it goes on with."""
+        if broken is None or ((form := self._prefix) and broken.as_prefix(form) and not form.repeats):
+            return self._read(response, reader, request)
+        return without_repetition(self._read(response, reader, replace(request, take_text=None)), broken.text)
 
     def _read(
         self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest
@@ -215,6 +239,19 @@ class HostedProvider(BaseProvider, ABC):
     async def close(self) -> None:
         await self._client.aclose()
 
+    async def _resume(self, request: ModelRequest, broken: Unfinished) -> tuple[httpx2.Response, AnswerStream]:
+        """Send a request to go on with the last reply: as a prefix, or else with the reminder."""
+        refused = ProviderFailed("model_cut", CANNOT.format(model=self.model), retryable=False)
+        if resumed := broken.as_prefix(self._prefix):
+            try:
+                return await self._open(resumed)
+            except PrefixRefused as refusal:
+                refused = refusal.failure
+                self.show("prefix", False, f"status {refused.status} for a message to go on with")
+        if not request.go_on:
+            raise refused
+        return await self._open(replace(request, go_on=None))
+
     async def _open(self, request: ModelRequest) -> tuple[httpx2.Response, AnswerStream]:
         """Send the request; if its tools are refused, retry without them, with a prompt that teaches them.
 
@@ -241,7 +278,7 @@ class HostedProvider(BaseProvider, ABC):
         """Return a response with status 200 and an unread body. Raises RequestRefused and ProviderFailed."""
         key = request.key or self.key
         completion = CompletionRequest(
-            self.url,
+            self._url_for(request),
             files.put_into(encode(body)),
             self.headers(key),
             key=key,
@@ -249,6 +286,15 @@ class HostedProvider(BaseProvider, ABC):
             traceparent=request.traceparent,
         )
         return await post(self._client, completion)
+
+    def _form(self, request: ModelRequest) -> PrefixForm | None:
+        """Return how this request, which may end with a message to go on with, asks for that."""
+        return None if request.go_on is None else self._prefix
+
+    def _url_for(self, request: ModelRequest) -> str:
+        if (form := self._form(request)) and form.path:
+            return self.url.replace(self.base_url, urljoin(self.base_url, form.path), 1)
+        return self.url
 
     def _relayed_opening(self, request: ModelRequest, *, native: bool) -> list[Message]:
         """Return what a client's messages lack, and its model needs: tools to teach, a format to keep to."""
@@ -276,8 +322,11 @@ class HostedProvider(BaseProvider, ABC):
         wanted = (request.temperature, given, self._defaults.temperature)
         return next((temperature for temperature in wanted if temperature is not None), None)
 
-    def _refusal(self, refusal: RequestRefused, *, native: bool) -> Exception:
+    def _refusal(self, refusal: RequestRefused, request: ModelRequest, *, native: bool) -> Exception:
         """Return the exception for a refusal that no change of parameters can avoid."""
+        may_be_prefix = request.go_on is not None and refusal.status in (*BAD_REQUEST, *OTHER_REFUSALS)
+        if may_be_prefix and not is_too_long(refusal.text):
+            return PrefixRefused(refusal.failure)
         if native and self._overrides.tool_calls == "auto" and refuses_tools(refusal.status, refusal.text):
             return ToolsRefused(refusal.status)
         return refusal.failure

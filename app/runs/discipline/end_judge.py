@@ -42,11 +42,12 @@ class EndJudge(Struct, frozen=True):
         Whatever goes wrong with a query, the reply is an answer then.
         """
         request = request_of(conversation)
-        end = end_of(reply.shown, request, worked=totals.calls_run > 0)
+        text = reply.earlier + reply.shown
+        end = end_of(text, request, worked=totals.calls_run > 0)
         if end is not End.DOUBTFUL or self.side_query is None:
             return end is End.ANNOUNCEMENT, ()
         query = self.side_query
-        data = {"The request": ends_of(request, MOST_REQUEST), "The end of the reply": reply.shown[-SHORT:]}
+        data = {"The request": ends_of(request, MOST_REQUEST), "The end of the reply": text[-SHORT:]}
         try:
             answer = await query.ask(
                 RULE, data, query.reply(), totals, conversation, most_tokens=MOST_TOKENS, enough=MOST_READ

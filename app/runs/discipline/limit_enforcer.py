@@ -16,19 +16,18 @@ from contextlib import contextmanager
 
 from app.core.events import Notice
 from app.core.messages import AskedCall, Message
-from app.core.provider import ProviderFailed
+from app.core.provider import FallbackUsed, ProviderFailed
 from app.runs.discipline.limits import ROUND_LIMIT, TOKEN_LIMIT, Limits
 from app.runs.discipline.loop_detector import LoopDetector
 from app.runs.discipline.reminders import (
     AGAIN,
-    CONTINUED,
     GO_ON,
-    GOES_ON,
     LAST,
     LOOPING,
     MOST_BREAKS,
     MOST_NUDGES,
     NUDGED,
+    goes_on,
     nearly_over,
     times_sent,
 )
@@ -61,6 +60,8 @@ class LimitEnforcer:
         self._nudge = ""
         self._breaks = 0  # answers in a row that broke off
         self._broken = False  # the last one did
+        self.successor: FallbackUsed | None = None  # the model that goes on with it, and with the run
+        self.resumes = False  # from its last word: no call of it is to be made again
         self.so_far = ""  # what was said in them
         self._answered = ""  # as far as it is surely no reasoning
         self._unsure = ""  # the rest of it, before redaction
@@ -100,27 +101,37 @@ class LimitEnforcer:
     def plan(self, totals: RunTotals, *, offers: bool = True) -> RoundPlan:
         """The next round. `offers`: there are tools that could be used in it."""
         self._offers = offers
-        go_on, self._broken = GO_ON if self._broken else "", False
-        if not go_on:
+        continues = self.has_broken_off()
+        begins_anew = self.successor is not None and not self.so_far.strip()  # nothing is there to go on with
+        go_on = GO_ON if continues and not begins_anew else ""
+        resumed = go_on if go_on and self.successor else None
+        if not continues:
             self._breaks = 0
+            self.resumes = False
             self.so_far = ""
             self._answered = ""
             self._unsure = ""
         if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
             last = filter(None, (self.wanting, go_on, LAST if offers else ""))
-            return RoundPlan(tools=False, notes=tuple(last), notices=broken, ends=ends)
+            return RoundPlan(tools=False, notes=tuple(last), notices=broken, ends=ends, go_on=resumed)
         notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
         sentences = filter(None, (self.wanting, go_on, nudge, *notes))
-        return RoundPlan(notes=tuple(sentences), notices=(*nudged, *notices))
+        return RoundPlan(notes=tuple(sentences), notices=(*nudged, *notices), go_on=resumed)
 
     def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:
-        """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row."""
-        may = reply.has_started and failure.retryable and not plan.ends and not self.limits.spent(totals)
-        if not may or self._breaks >= MOST_BREAKS:
+        """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row.
+
+        Where another model goes on with the answer, that is the same round: it may be the last.
+        """
+        self.successor = failure.successor
+        may = self.successor or (failure.retryable and not plan.ends)
+        if not may or not reply.has_started or self.limits.spent(totals) or self._breaks >= MOST_BREAKS:
             return None
+        totals.rounds -= 1 if self.successor else 0
+        self.resumes = bool(self.successor and totals.text.strip()) and not reply.calls
         self._breaks = self._breaks + 1
         self._broken = True
         self.so_far = totals.text
@@ -129,11 +140,17 @@ class LimitEnforcer:
         else:
             self._answered = totals.text
             self._unsure = ""
-        return Notice(CONTINUED, GOES_ON.format(why=failure.message))
+        return goes_on(failure, self.so_far)
+
+    def has_broken_off(self) -> bool:
+        """Return True, once, after an answer that broke off and goes on."""
+        broken, self._broken = self._broken, False
+        return broken
 
     def break_off(self, so_far: str) -> None:
         """The last answers, with these words, broke off with their server: the next request goes on from there."""
         self._broken = True
+        self.resumes = False
         self.so_far = so_far
         self._answered = so_far
         self._unsure = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.core.events import Notice
+from app.core.provider import ProviderFailed
 from app.runs.discipline.limits import Gauge
 from app.transcript.run_totals import RunTotals
 
@@ -21,12 +22,22 @@ GO_ON = (
 )
 CONTINUED = "continued"  # the code of its notice
 GOES_ON = "The answer broke off, and the model is asked to go on from there. {why}"
+SWITCHES = "The answer broke off, and {model} is asked to go on from there. {why}"
+BEGINS = "The answer broke off before its first word, and {model} begins anew. {why}"
 NUDGED = "The reply ended as if a tool call were to follow, and none did: the model was asked to go on."
 LOOPING = "The model made the same calls with the same results again and again: it answers without tools now."
 NEARLY = "Nearly all {unit} of this run are used: the model was told to finish."
 
 MOST_NUDGES = 2
 MOST_BREAKS = 2  # of answers in a row, until a run fails
+
+
+def goes_on(failure: ProviderFailed, shown: str) -> Notice:
+    """Return the notice that an answer, of which that was shown, broke off and goes on, perhaps with another model."""
+    if (switch := failure.successor) is None:
+        return Notice(CONTINUED, GOES_ON.format(why=failure.message))
+    message = (SWITCHES if shown.strip() else BEGINS).format(model=switch.answered_by, why=failure.message)
+    return Notice(CONTINUED, message, switch.wanted, switch.answered_by, switch.reason)
 
 
 def nearly_over(gauges: Iterable[Gauge], totals: RunTotals) -> tuple[tuple[str, ...], tuple[Notice, ...]]:

@@ -94,13 +94,17 @@ class Ended(Struct, tag="end", tag_field="is"):
 
 
 class Failed(Struct, tag="failed", tag_field="is", omit_defaults=True):
-    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE."""
+    """The request failed; `code` is that of the error, `cancelled`, `budget`, or LATE.
+
+    `successor`: another model could go on with the answer.
+    """
 
     code: str
     message: str = ""
     retryable: bool = False
     window: int | None = None
     status: int | None = None
+    successor: StoodIn | None = None
 
 
 Item = Words | Reasoning | CallText | Opened | Made | Unreadable | Identified | Used | Noted | StoodIn | Ended | Failed

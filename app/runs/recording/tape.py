@@ -95,8 +95,8 @@ def _item(piece: Piece, hidden: StandIns) -> Iterator[parts.Item]:
             yield parts.Used(prompt, completion, cached, written)
         case ProviderNotice(code, message):
             yield parts.Noted(code, hidden.hidden(message))
-        case FallbackUsed(wanted, answered_by, reason):
-            yield parts.StoodIn(wanted, answered_by, hidden.hidden(reason))
+        case FallbackUsed():
+            yield _stood_in(piece, hidden)
         case Finished(reason):
             yield parts.Ended(reason)
 
@@ -104,4 +104,10 @@ def _item(piece: Piece, hidden: StandIns) -> Iterator[parts.Item]:
 def _failed(error: BaseException | None, code: str, hidden: StandIns) -> parts.Failed:
     if not isinstance(error, ProviderFailed):
         return parts.Failed(code, hidden.hidden(str(error or "")))
-    return parts.Failed(code, hidden.hidden(error.message), error.retryable, error.window, error.status)
+    failed = parts.Failed(code, hidden.hidden(error.message), error.retryable, error.window, error.status)
+    failed.successor = _stood_in(error.successor, hidden) if error.successor else None
+    return failed
+
+
+def _stood_in(switch: FallbackUsed, hidden: StandIns) -> parts.StoodIn:
+    return parts.StoodIn(switch.wanted, switch.answered_by, hidden.hidden(switch.reason))

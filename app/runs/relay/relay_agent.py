@@ -97,16 +97,31 @@ class RelayAgent(Agent):
         if self.scope.recorder:
             await self.scope.recorder.begin()
         await context.emit(self._started(context))
-        self.totals.rounds = 1
-        await context.emit(RoundStarted(1))
-        reply = self._reply(context.conversation)
-        self.doubted_text = DoubtedText(reply)
-        await self._stream_reply(context, reply, ONLY_ROUND)
+        reply = await self._whole_reply(context)
         handed = False
         for call in await self._allowed(context, await self._calls(context, reply)):
             handed = await self._hand_over(context, call) or handed
         inbox.close()
         await self.end_with(context, CLIENT_TOOLS if handed else ANSWERED)
+
+    async def _whole_reply(self, context: RunContext) -> Reply:
+        """Return the reply; if it broke off, and another model went on with it, its last part."""
+        plan = ONLY_ROUND
+        while True:
+            self.totals.rounds = 1
+            await context.emit(RoundStarted(1))
+            reply = self._next_reply(context.conversation)
+            self.doubted_text = DoubtedText(reply)
+            await self._stream_reply(context, reply, plan)
+            if not self.discipline.has_broken_off():
+                return reply
+            plan = replace(ONLY_ROUND, go_on="")
+
+    def _switches(self, reply: Reply, failure: ProviderFailed) -> bool:
+        """Return True only if the server of the other model can continue a message: it is asked in no words."""
+        if not self.provider.continues or reply.calls or not reply.shown.strip():
+            failure.successor = None
+        return failure.successor is not None
 
     @property
     def _takes_calls(self) -> bool:

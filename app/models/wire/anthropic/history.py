@@ -56,7 +56,7 @@ class Wire(Struct, frozen=True):
     With `native`, native calls stay native: each is followed directly by exactly one result, before anything else. All
     other calls are text, with results in user messages. With a `clock`, user messages end with the time they were
     sent. The server `origin` gets its own ids back, and its reasoning if `replays`. With `verbatim`, results have no
-    delimiters and no reminder, and ids are ready.
+    delimiters and no reminder, and ids are ready. With `goes_on`, the last message is the model's.
     """
 
     native: bool
@@ -67,6 +67,7 @@ class Wire(Struct, frozen=True):
     verbatim: bool = False
     replays: bool = True
     takes_id: TakesId = takes_plain
+    goes_on: bool = False
 
     def write(self, history: Sequence[Message]) -> EncodedHistory:
         written = EncodedHistory(self.tools)
@@ -89,7 +90,7 @@ class Wire(Struct, frozen=True):
                     written.append("user", self._user_blocks(message, self.files), self._user_blocks(message, hashes))
             if not self.verbatim and ends_text_results(history[position : position + 2], ids):
                 written.append("user", text_blocks(ENOUGH))
-        if not written.messages or written.messages[-1]["role"] == "assistant":
+        if not written.messages or (written.messages[-1]["role"] == "assistant" and not self.goes_on):
             written.append("user", text_blocks(GO_ON))
         return written
 

@@ -99,6 +99,8 @@ class AnthropicMessages(HostedProvider):
                 if LEAST_ANSWER <= (left := room_left(refusal)) < body["max_tokens"]:
                     room = left
                     continue
+                if request.go_on is not None:  # a thinking model refuses that as well
+                    raise self._refusal(refusal, request, native=native) from refusal
                 if written.with_reasoning and may_be_reasoning(refusal):
                     with_reasoning = False
                 elif given.get("thinking") and is_about_thinking(refusal):
@@ -106,7 +108,8 @@ class AnthropicMessages(HostedProvider):
                     if not request.verbatim:
                         self._parameters.leave_out(EFFORT, request.parameters.get(EFFORT))
                 else:
-                    raise self._refusal(refusal, native=native and not CLAUDE.search(self.model)) from refusal
+                    native = native and not CLAUDE.search(self.model)
+                    raise self._refusal(refusal, request, native=native) from refusal
 
     def _given(self, request: ModelRequest) -> dict[str, Any]:
         """Return the parameters as this API has them; a client of its own says itself how the model thinks."""
@@ -121,6 +124,7 @@ class AnthropicMessages(HostedProvider):
     def _written(self, request: ModelRequest, files: Encoded, *, native: bool, with_reasoning: bool) -> EncodedHistory:
         tools = wire_tools(request.tools) if native else []
         wire = Wire(native, tools, self._origin, replays=with_reasoning, files=files, takes_id=self._takes_id)
+        wire = replace(wire, goes_on=request.go_on is not None)
         if not request.verbatim:
             return replace(wire, clock=self._clock).write(request.whole())
         opening = self._relayed_opening(request, native=native)

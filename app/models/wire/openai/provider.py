@@ -30,7 +30,15 @@ from app.models.wire.grammars.tool_grammar import (
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
-from app.models.wire.openai.history import BRIDGED, OpeningCache, added, encoded_tools, wire_messages, wire_tools
+from app.models.wire.openai.history import (
+    BRIDGED,
+    OpeningCache,
+    WireMessage,
+    added,
+    encoded_tools,
+    wire_messages,
+    wire_tools,
+)
 from app.models.wire.openai.reasoning_replay import (
     REFUSED,
     TEMPLATE_RULES,
@@ -93,7 +101,7 @@ class OpenAIChat(HostedProvider):
                 if grammar.refuse(refusal.status, refusal.text):
                     continue
                 if not self._learn_of_histories(refusal, body["messages"], verbatim=request.verbatim):
-                    raise self._refusal(refusal, native=native) from refusal
+                    raise self._refusal(refusal, request, native=native) from refusal
 
     def _grammar_for(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
         """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
@@ -140,7 +148,9 @@ class OpenAIChat(HostedProvider):
         messages = self._relayed if request.verbatim else self._messages
         body = {"model": self.model, "messages": messages(request, files, native=native), "stream": True}
         given, tools = self._given(request, native=native)
-        offered = {"tools": encoded_tools(tools)} if native else {}
+        offered: dict[str, Any] = {"tools": encoded_tools(tools)} if native else {}
+        if form := self._form(request):
+            offered.update(form.body)
         limit = self._limit(request)
         temperature = self._temperature(request)
         return body | offered | self._parameters.fields(self.model, limit, temperature, given)
@@ -160,7 +170,7 @@ class OpenAIChat(HostedProvider):
             before=opening.wired,
             takes_id=takes_id,
         )
-        return opening.with_rest(messages)
+        return opening.with_rest(self._marked(messages, request))
 
     def _relayed(self, request: ModelRequest, files: Encoded, *, native: bool) -> EncodedJSON:
         fenced = {tool.name: tool.parameters for tool in request.tools} if self.call_form is CallForm.FENCED else None
@@ -174,7 +184,12 @@ class OpenAIChat(HostedProvider):
             files=files,
             fenced=fenced,
         )
-        return encoded(within_limits(messages, self._learned))
+        return encoded(self._marked(within_limits(messages, self._learned), request))
+
+    def _marked(self, messages: list[WireMessage], request: ModelRequest) -> list[WireMessage]:
+        """Return the messages, the last of which is marked if it is to go on."""
+        form = self._form(request)
+        return [*messages[:-1], {**messages[-1], **form.message}] if form and form.message else messages
 
     def _given(self, request: ModelRequest, *, native: bool) -> tuple[Mapping[str, Any], Sequence[Tool]]:
         """Return the client's parameters and tools as this server takes them.
