@@ -48,13 +48,13 @@ def loose(name: str) -> str:
 
 
 def server_tool(server: str, tool: str, offered: Collection[str]) -> str:
-    """Return the offered name of a server's tool: the server may stand in it in front of the tool's, and a hash behind.
+    """Return the one offered name of a server's tool, else the tool's own.
 
-    If there is none, or several, the name that it would have.
+    The server may stand in front of the tool's name, and a hash behind it.
     """
     wanted = loose(f"{server}{tool}")
     found = [name for name in offered if loose(_HASH.sub("", name)).removeprefix("mcp") == wanted]
-    return found[0] if len(found) == 1 else f"mcp__{server}__{tool}"
+    return found[0] if len(found) == 1 and tool not in offered else tool
 
 
 def meanings(name: str) -> frozenset[str | int]:

@@ -61,8 +61,7 @@ def kimi_json(sink: Sink, groups: Groups) -> Reader:
 
 def mcp_json(sink: Sink, groups: Groups) -> Reader:
     """The name is that of a server's tool, which is offered under a name made of both."""
-    server, tool = unescaped(groups["server"] or "").strip(), name_in(groups)
-    return JsonCalls(sink, Named(tool if tool in sink.tools else server_tool(server, tool, sink.tools)))
+    return JsonCalls(sink, Named(server_tool(unescaped(groups["server"] or ""), name_in(groups), sink.tools)))
 
 
 def tagged(markup: Markup, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:
