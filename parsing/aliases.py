@@ -7,7 +7,7 @@ given can mean the same, and no other given name can mean that one. All else is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from parsing.arguments import Schema, properties_of, required_of
 from parsing.events import Arguments
@@ -16,6 +16,7 @@ MOST_KEYS = 64  # of a call with an argument to rename
 MOST_DECLARED = 1_000  # arguments of its tool: a client's schema has as many as it likes
 LONGEST = 200  # characters of a name that is compared with others
 _LOOSE = re.compile(r"[\W_]+")
+_HASH = re.compile(r"_[0-9a-f]{10}\Z")  # of a name that would not be plain
 # Each row has names that mean the same, as `loose` writes them.
 MEANINGS = tuple(
     frozenset(row.split())
@@ -44,6 +45,16 @@ MEANINGS = tuple(
 def loose(name: str) -> str:
     """Return the name without separators and case: `file_path`, `filePath` and `file-path` are one."""
     return _LOOSE.sub("", name).casefold()
+
+
+def server_tool(server: str, tool: str, offered: Collection[str]) -> str:
+    """Return the one offered name of a server's tool, else the tool's own.
+
+    The server may stand in front of the tool's name, and a hash behind it.
+    """
+    wanted = loose(f"{server}{tool}")
+    found = [name for name in offered if loose(_HASH.sub("", name)).removeprefix("mcp") == wanted]
+    return found[0] if len(found) == 1 and tool not in offered else tool
 
 
 def meanings(name: str) -> frozenset[str | int]:

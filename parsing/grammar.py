@@ -29,6 +29,8 @@ BAR_OPEN = rf"<{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
 
 
+M3 = r"\]<\]minimax\[>\["  # in front of each tag of MiniMax M3
+
 # The fence that closes the one in a row's opener.
 FENCE_END = rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))"
 
@@ -120,7 +122,7 @@ CORTEX_TAGS = Markup(
     after=r"<tool_call_name|</tool_call>",
 )
 # Tags of different dialects in one call.
-CALL_ELEMENTS = "tool_call|function_call|tool_use|use_tool|call_tool|invoke_tool"
+CALL_ELEMENTS = "tool_call|function_call|tool_use|use_tool|use_mcp_tool|call_tool|invoke_tool"
 MIXED_TAGS = Markup(
     opens=CORTEX_TAGS.opens,
     shuts=rf"{PAIR_TAGS.shuts}|</(?:param|parameter|argument)\s?>",

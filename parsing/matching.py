@@ -96,7 +96,7 @@ _BLANK = r"(?:▁|_| |\\_)"
 _TAGS = (
     "tool_calls?|toolcalls?|function_calls?|function-calls?|tool-calls?|functions?|functioncall|tools?|tool_use|calls?|"
     "invoke|TOOLCALL|longcat_tool_call|iquest_tool_call|iquestcoder_tool_call|dots_function_call|tool_code|"
-    "tool_call_args|tool_call_name|function_model|tool_input|parameters|arguments|input|use_tool|call_tool|invoke_tool"
+    "tool_call_args|tool_call_name|function_model|tool_input|parameters|arguments|input|use_tool|use_mcp_tool|call_tool|invoke_tool"
 )
 CLOSERS = (
     rf"</(?:[\w.-]+[:|])?(?:{_TAGS})(?::[\w-]+)?\s*>",

@@ -45,6 +45,7 @@ _INDENT_LIMIT = 3  # spaces in front of what begins at the beginning of a line
 _VISIBLE = re.compile(r"\S")
 _SPAN_LIMIT = 4096
 _TICKS_LIMIT = 256
+_MENTION = re.compile(r"<(?:tool_calls?|function_calls?|tool_use)[\s>]")
 CUT_TOKEN = 3  # characters of a token that can be nothing else where the message ends
 
 
@@ -63,6 +64,7 @@ class Prose:
         self._line_gates = openers.line_gates
         self.fences = fences
         self._elements = tool_elements(tuple(sink.tools))
+        self._mentioned = False  # the opener of a call is shown as text: so are closers behind it
         self.tried = 0  # places where an opener was looked for that its head does not rule out
 
     # --- the modes ---
@@ -230,6 +232,7 @@ class Prose:
         if len(head) >= AHEAD and not self._openers.may_begin(head):
             return self._at_element(buf, pos, last)
         step = self._try_openers(buf, pos, last)
+        self._mentioned = self._mentioned or (step == NO_MATCH and _MENTION.match(buf, pos) is not None)
         if step != NEED_MORE and self._openers.is_near(head):
             self.tried += 1
         return step
@@ -269,7 +272,7 @@ class Prose:
         if opening and not (last and self._is_cut(opening.kind, buf, pos) and not self._has_closer(buf[pos:])):
             self._pass_token(opening.kind)
             return end
-        if end == NO_MATCH and self._state.line_start:
+        if end == NO_MATCH and self._state.line_start and not (self._mentioned and buf[pos + 1 : pos + 2] == "/"):
             end, _ = self._openers.shapes.match_at(buf, pos, last)
         if not opening and (end >= 0 or not last or not self._is_truncated(buf[pos:])):
             return end

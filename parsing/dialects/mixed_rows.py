@@ -10,7 +10,9 @@ from parsing.grammar import (
     CALL_TAG,
     EXPLICIT,
     LOOSE_NAME,
+    M3,
     MIXED_TAGS,
+    NAME,
     OBJECT,
     OFFERED,
     SPACE,
@@ -35,6 +37,10 @@ _NAME_ELEMENTS = "tool_name|name|tool|function|function_name"
 _BODIES = "parameters|arguments|args|input|tool_input"
 _ENDS = rf"(?:{_BODIES}|(?:{CALL_ELEMENTS})(?:_name)?)"
 _CHILD = rf"(?=<(?!(?:{_BODIES}|tool_call_args)>)[a-zA-Z_][\w.-]{{0,127}}>)"
+_BARE_INVOKE = (
+    rf"<invoke{S}name={quoted('name')}\s?>{S}"
+    rf"(?=<(?!(?:{_BODIES}|param|parameter|argument)[\s>])[a-zA-Z_][\w.-]{{0,127}}>)"
+)
 _TAGS = r"(?=<param|<argument|<arg_key)"
 
 MARKED: tuple[Dialect, ...] = (
@@ -59,6 +65,11 @@ MARKED: tuple[Dialect, ...] = (
     Dialect(
         "poolside", "arg_pairs", "Laguna",
         rf"<user>{S}{OFFERED}{SPACE}(?=<arg_key)", body.tagged(USER_TAGS),
+    ),
+    Dialect(
+        "harmony", "channel", "gpt-oss, GPT-5, K2-V3",
+        rf"<tool_call>{S}(?:assistant\s{{1,20}})?to=(?:functions\.)?{NAME}\s{{1,20}}(?:json\s{{0,20}})?{OBJECT}",
+        body.named_json,
     ),
     Dialect(
         "name_assignments", "adhoc_tag", "GLM and small models that write attributes behind the name",
@@ -96,6 +107,17 @@ MARKED: tuple[Dialect, ...] = (
     Dialect(
         "cwm_tool", "adhoc_tag", "Meta CWM",
         rf"<tool:\s?{OFFERED}(?:\s?>|\s){S}{OBJECT}", body.named_json,
+    ),
+    Dialect(
+        "use_mcp_tool", "adhoc_tag", "Cline, Roo, MiroThinker",
+        rf"<use_mcp_tool>{S}<server_name>{S}(?P<server>[^\s<>]{{1,128}}(?: [^\s<>]{{1,64}}){{0,3}}){S}</server_name>{S}"
+        rf"<tool_name>{S}{LOOSE_NAME}{S}</tool_name>{S}<(?:{_BODIES})>{S}(?=\{{|</)",
+        body.mcp_json,
+    ),
+    Dialect(
+        "minimax_m3", "invoke_param", "MiniMax M3",
+        rf"(?:{M3}{S})?(?P<wrap><tool_call>){S}(?:{M3}{S})?{_BARE_INVOKE}", body.children_until("invoke"),
+        rf"{S}(?:{M3}{S})?{_BARE_INVOKE}", wrapper=rf"(?:{M3}{S})?</tool_call>",
     ),
 )  # fmt: skip
 REST: tuple[Dialect, ...] = (

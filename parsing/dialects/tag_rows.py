@@ -18,6 +18,7 @@ from parsing.grammar import (
     JSON,
     K3_TAGS,
     LOOSE_NAME,
+    M3,
     MARKED_INVOKE,
     NAME,
     OBJECT,
@@ -107,6 +108,12 @@ MARKED: tuple[Dialect, ...] = (
         rf"{_ITEM}(?:(?:function)?{_SEP}(?:{NAME}\s{{1,20}})?)?{INVOKE}", body.tagged(INVOKE_TAGS), wrapper=_TOOLS_END,
     ),
     Dialect(
+        "minimax_m3", "invoke_param", "MiniMax M3",
+        rf"(?:(?:{M3}{S})?<tool_call>{S})?{M3}{S}<invoke{S}name={quoted('name')}\s?>"
+        rf"|(?:{M3}{S})?<tool_call>{S}<invoke{S}name={quoted('name')}\s?>(?={S}{M3})",
+        body.nested_tags,
+    ),
+    Dialect(
         "anthropic_xml", "invoke_param", "Claude text prompts, MiniMax M2, dots, MiMo; many agents",
         rf"(?P<wrap>(?:{WRAP}){{1,2}}){STRAY}{INVOKE}|{INVOKE_OFFERED}",
         body.tagged(INVOKE_TAGS), rf"{S}{INVOKE}", ("anthropic_ns", "minimax_m2", "toolcall_invoke", "dots"),
@@ -127,11 +134,6 @@ MARKED: tuple[Dialect, ...] = (
         rf"(?:(?P<wrap><\|open\|>tools<\|sep\|>){S}{STRAY})?<\|open\|>call(?:\s+index=\"?\d{{1,9}}\"?)?\s+tool={quoted('name')}"
         rf"(?:\s+index=\"?\d{{1,9}}\"?)?\s?<\|sep\|>",
         body.tagged(K3_TAGS), wrapper=r"<\|close\|>tools<\|sep\|>",
-    ),
-    Dialect(
-        "minimax_m3", "invoke_param", "MiniMax M3",
-        rf"(?:\]<\]minimax\[>\[{S}<tool_call>{S})?\]<\]minimax\[>\[{S}<invoke{S}name={quoted('name')}\s?>",
-        body.nested_tags,
     ),
     Dialect(
         "glm45", "arg_pairs", "GLM-4.5 to 5.3, Ling 3, Spark 2.5, Laguna, Hunyuan 3/4, iQuest, LongCat-2, HyperCLOVA X",

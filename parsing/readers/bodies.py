@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+from parsing.aliases import server_tool
 from parsing.arguments import unescaped
 from parsing.matching import Groups
 from parsing.readers.arrows import arrow_calls, assigned_call, attribute_values, nested_calls, pair_calls
@@ -16,6 +18,9 @@ from parsing.readers.tags import EmptyCall, TaggedCall
 from parsing.readers.untaught import UntaughtCall
 from parsing.shapes import ENVELOPE, FILLED_ENVELOPE, SINGLE_KEY, UNNAMED, Named
 from parsing.sink import Reader, Sink
+
+# The rest of an id, and the same without the number at its end.
+_JOINED_ID = re.compile(r"functions[._:-]?((.+?)[._:-]?\d{0,9})")
 
 
 def name_in(groups: Groups) -> str:
@@ -40,11 +45,23 @@ def named_json(sink: Sink, groups: Groups) -> Reader:
 
 
 def kimi_json(sink: Sink, groups: Groups) -> Reader:
-    """The name is an id: `functions.NAME:INDEX`, or a bare counter that only the arguments explain."""
-    name, _, index = name_in(groups).rpartition(":")
+    """The name is an id: `functions.NAME:INDEX`, or a bare counter that only the arguments explain.
+
+    Models that have read other ids write `functions_NAME_INDEX`, or without anything between.
+    """
+    written = name_in(groups)
+    name, _, index = written.rpartition(":")
     if not name and index.isdigit() and not sink.offers(index):
         return JsonCalls(sink, UNNAMED)
-    return JsonCalls(sink, Named(name if name and index.isdigit() else name_in(groups)))
+    name = name if name and index.isdigit() else written
+    if not sink.offers(name) and (parts := _JOINED_ID.fullmatch(name)):
+        name = next(filter(sink.offers, parts.groups()), name)
+    return JsonCalls(sink, Named(name))
+
+
+def mcp_json(sink: Sink, groups: Groups) -> Reader:
+    """The name is that of a server's tool, which is offered under a name made of both."""
+    return JsonCalls(sink, Named(server_tool(unescaped(groups["server"] or ""), name_in(groups), sink.tools)))
 
 
 def tagged(markup: Markup, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:

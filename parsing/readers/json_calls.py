@@ -112,6 +112,8 @@ class JsonCalls(Reader):
         self._nesting.settle(closed=end > 0)
         if end > 0:
             self._take(buf, pos)
+            if isinstance(self._shape, Named) and not self._inside:  # a call without arguments
+                self._sink.call(self._name, {})
             self._finish(ended=True)
             self.done = True
         elif self._offered_only and not unsettled and buf[pos] not in "}])":

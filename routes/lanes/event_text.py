@@ -7,6 +7,7 @@ from typing import Any
 
 from app.storage.runs import EventRow
 
+WHITE = " \t\r\n"
 WHITE_ESCAPES = ("\\n", "\\r", "\\t")  # which a backslash may stand in front of
 
 
@@ -23,15 +24,15 @@ def text_literal(row: EventRow) -> str:
     return json.dumps(fields_of(row)["text"])
 
 
-def without_end(literal: str, held: str) -> tuple[str, str] | None:
-    """Return a JSON string behind `held` spaces and without those that it ends with, and these.
+def parted_end(text: str) -> tuple[str, str]:
+    """Return a text with the blanks that it ends with, and what stands behind these: line ends, and white space."""
+    end = text[len(text.rstrip(WHITE)) :].lstrip(" \t")
+    return text[: len(text) - len(end)], end
 
-    None if that takes more than looking at it: it holds nothing else, or other white space may stand at an end.
-    """
-    body = literal[1:-1].rstrip(" ")
-    if not body or body.endswith(WHITE_ESCAPES) or held.strip(" "):
-        return None
-    return f'"{held}{body}"', " " * (len(literal) - 2 - len(body))
+
+def is_whole(literal: str) -> bool:
+    """Return whether a JSON string surely has no line end at its end, perhaps with white space behind it."""
+    return not literal[:-1].rstrip(" ").endswith(WHITE_ESCAPES)
 
 
 def joined_literals(literals: list[str]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from routes.lanes.answer import Answer, HandedCall, Item, OwnCall, Words
 from routes.lanes.anthropic_messages.blocks import (
     DRAGOMAN,
-    WHITE,
     Block,
     message_id,
     own_tool_result,
@@ -18,6 +17,7 @@ from routes.lanes.anthropic_messages.blocks import (
     tool_use,
     usage_of,
 )
+from routes.lanes.event_text import WHITE, parted_end
 from routes.lanes.lane import Turn
 
 
@@ -56,7 +56,7 @@ def _blocks(item: Item, turn: Turn, *, first: bool) -> Iterator[Block]:
     """The blocks of an item, with white space as a stream has it: in front of the first block only."""
     match item:
         case Words() if item.text.strip(WHITE):
-            text = item.text.rstrip(WHITE) if first else item.text.strip(WHITE)
+            text, _ = parted_end(item.text if first else item.text.lstrip(WHITE))
             if item.thought:
                 yield {"type": "thinking", "thinking": text, "signature": signature_of(turn)}
             else:

@@ -16,7 +16,6 @@ from routes.lanes.lane import LaneRequest, Turn
 Block = dict[str, Any]
 
 DRAGOMAN = "dragoman"  # the name of the server whose tools the agent's own tools are
-WHITE = " \t\r\n"  # is not sent at the ends of blocks
 SIGNED = f"{DRAGOMAN}:"
 STOP_REASONS = {"answered": "end_turn", "cancelled": "end_turn", "client_tools": "tool_use"}
 LIMITED = "max_tokens"  # of all other reasons: a limit of some kind has ended the run

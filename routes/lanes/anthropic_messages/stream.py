@@ -18,7 +18,6 @@ from app.transcript.reply import NEVER_MADE
 from routes.lanes.answer import HandedCall, OwnCall
 from routes.lanes.anthropic_messages.blocks import (
     DRAGOMAN,
-    WHITE,
     Block,
     estimated_usage,
     message_id,
@@ -30,7 +29,7 @@ from routes.lanes.anthropic_messages.blocks import (
     usage_of,
 )
 from routes.lanes.errors import STOPPED, anthropic_error, failure_of
-from routes.lanes.event_text import arguments_text, fields_of, text_literal, without_end
+from routes.lanes.event_text import WHITE, arguments_text, fields_of, is_whole, parted_end, text_literal
 from routes.lanes.lane import Turn
 
 TOKEN = events.TextDelta.type
@@ -99,9 +98,8 @@ class MessagesEncoder(Struct):
         return "" if goes_on else self._close()
 
     def _add_words(self, kind: Kind, literal: str) -> str:
-        if self.open is kind and (found := without_end(literal, self.tail)):  # nearly always
-            words, self.tail = found
-            return f"{self.head}{words}{END}"
+        if self.open is kind and not self.tail and is_whole(literal):  # nearly always
+            return f"{self.head}{literal}{END}"
         text = json.loads(literal)
         if self.open is kind:
             return self._extend(self.tail + text)
@@ -117,8 +115,7 @@ class MessagesEncoder(Struct):
         return begun + self._extend(text)
 
     def _extend(self, text: str) -> str:
-        words = text.rstrip(WHITE)
-        self.tail = text[len(words) :]
+        words, self.tail = parted_end(text)
         return f"{self.head}{json.dumps(words)}{END}" if words else ""
 
     def _begin(self, block: Block) -> str:

@@ -1,9 +1,9 @@
 """The parts of an answer that streams and whole answers share: its text, its id, its finish reason, its usage.
 
-Clients of chat receive one text for all rounds, and no white space around calls. The rules depend on the text alone, so
-that a log gives the same answer streamed, joined or whole: white space is held until text follows it; before a call or
-a further round, and around thoughts in front of all text, it is dropped; a further round begins with an empty line, if
-there was text before.
+Clients of chat receive one text for all rounds, and no empty lines around calls. The rules depend on the text alone, so
+that a log gives the same answer streamed, joined or whole: blanks directly behind text are its own, as the model's
+server has them in its cache; other white space is held until text follows it; before a call or a further round, and
+around thoughts in front of all text, it is dropped; a further round begins with an empty line, if text came before.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from routes.lanes.event_text import without_end
+from routes.lanes.event_text import WHITE, is_whole, parted_end
 from routes.lanes.lane import Turn
 
-WHITE = " \t\r\n"
 EMPTY_LINE = "\n\n"
 STOP, LENGTH, CALLS, LEGACY_CALL, FILTERED = "stop", "length", "tool_calls", "function_call", "content_filter"
 # Reasons of `run.finished` after which the answer is whole. Clients know no word for any other than a limit.
@@ -43,23 +42,21 @@ class RunningText(Struct):
         """Take more text. Return what is sent of it now."""
         if self._strips:
             text = text.lstrip(WHITE)
-        body = text.rstrip(WHITE)
-        if not body:
+        if not text.strip(WHITE) and (self._held or not self._begun):
             self._held += text
             return ""
-        sent = self._held + body
-        self._held = text[len(body) :]
+        body, end = parted_end(text)
+        sent, self._held = self._held + body, end
         self._begun, self._strips = True, False
         return sent
 
     def add_literal(self, literal: str) -> str:
         """The same for a JSON string, which is what comes back; empty if nothing is sent.
 
-        Nearly always it neither begins nor ends with white space but for spaces, and is not decoded.
+        Nearly always it stands behind text, does not end with a line, and is not decoded.
         """
-        if self._begun and not self._strips and (found := without_end(literal, self._held)):
-            sent, self._held = found
-            return sent
+        if self._begun and not self._strips and not self._held and is_whole(literal):
+            return literal
         text = self.add(json.loads(literal))
         return json.dumps(text) if text else ""
 

@@ -197,6 +197,11 @@ WRITERS: dict[str, Writer] = {
     "react": headed("Action: %N\nAction Input: %J"),
     "qwen_fn": headed("✿FUNCTION✿: %N\n✿ARGS✿: %J", between="\n"),
     "name_assignments": assignments,
+    "use_mcp_tool": headed(
+        "<use_mcp_tool>\n<server_name>own</server_name>\n<tool_name>%N</tool_name>\n<arguments>\n%J\n</arguments>\n"
+        "</use_mcp_tool>",
+        between="\n",
+    ),
     "tool_arrow": arrow,
     "tool_code_arrow": code_arrow,
     "cwm_tool": headed("<tool: function>\n%N %J\n</tool>", between="\n"),

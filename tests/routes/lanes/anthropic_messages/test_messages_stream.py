@@ -232,7 +232,7 @@ def test_white_space_alone_is_no_block_but_in_front_of_text_it_stays() -> None:
 def test_no_white_space_stands_around_thoughts_and_calls() -> None:
     thought = ReasoningDelta("\nHm."), ReasoningDelta("\n"), TextDelta("\n\n"), TextDelta("I look.")
     blocks = content(*thought, TextDelta(" \n"), TextDelta("\n"), CALL, HANDED)
-    assert [block.get("text") or block.get("thinking") for block in blocks] == ["\nHm.", "I look.", None]
+    assert [block.get("text") or block.get("thinking") for block in blocks] == ["\nHm.", "I look. ", None]
 
 
 def test_white_space_of_the_other_kind_parts_no_words() -> None:
