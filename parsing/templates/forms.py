@@ -33,6 +33,7 @@ from parsing.templates.probes import Probe
 DERIVED = "template"  # the dialect of calls that a derived row reads
 _LANGUAGE = re.compile(r"`{3,}(?:json|xml|python|py|text)?\s*\Z")
 _NEXT_OBJECT = rf"{S}[;,]?{S}(?=\{{)"
+_PYTHON = rf"(?:print\s?\(\s?)?(?:default_api\.)?[^\W\d][\w.:-]{{0,127}}{S}\("
 _NEXT_NAME = r"(?P<offered>[^\W\d][\w.:-]{0,127})"
 Found = tuple[Outline, Rows]
 Derivation = Callable[[Probe, Probe | None], Iterator[Found]]
@@ -53,7 +54,8 @@ def _placed(row: Dialect, marks: Outline) -> Rows:
         if opener[0] in MASKS or not (opener[0].isalnum() or opener[0] in "`~>"):
             return _rows(marked=row)
         return _rows(lines=row, headers=row)
-    if not opener.strip("[({ ") or opener[0] in MASKS or _LANGUAGE.fullmatch(opener):
+    bare = not opener.strip("[({ ") or opener[0] in MASKS or _LANGUAGE.fullmatch(opener)
+    if bare or row.family in ("pythonic", "object_literal"):
         return _rows(whole=row)
     return _rows(lines=row)
 
@@ -76,7 +78,7 @@ def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -
     opens, further = opener_pattern(marks, group, tail)
     wrapper = pattern(marks.outer_close) if marks.outer_open and marks.item_open else ""
     row = Dialect(
-        DERIVED, family, "", opens, reader, further or more, shuts=closer_pattern(marks), wrapper=wrapper
+        DERIVED, family, "", opens, reader, "|".join(filter(None, (further, more))), shuts=closer_pattern(marks), wrapper=wrapper
     )  # fmt: skip
     return marks, _placed(row, marks)
 
@@ -133,10 +135,13 @@ def _python(single: Probe, parallel: Probe | None) -> Iterator[Found]:
     marks = _outline(masks.python, single, parallel)
     if marks is None:
         return
-    if not is_explicit(marks.opener) and not marks.opener.startswith("`"):
+    if is_explicit(marks.opener):
+        yield _row(marks, "pythonic", rf"(?={S}(?:```|\[?{S}{_PYTHON}))", body.python_calls)
+    elif single.text.lstrip().startswith("```"):
+        row = Dialect(DERIVED, "pythonic", "", rf"(?=```(?:python|py|tool_code){S}{_PYTHON})", body.python_calls)
+        yield marks, _rows(lines=row)
+    else:
         yield _row(marks, "pythonic", rf"(?=\[?{S}{_NEXT_NAME}{S}\()", body.bare_python)
-        return
-    yield _row(marks, "pythonic", rf"(?={S}(?:```|\[?{S}(?:print\s?\()?{S}[^\W\d][\w.:-]{{0,127}}{S}\())", body.python_calls)
 
 
 def _literal(single: Probe, parallel: Probe | None) -> Iterator[Found]:
@@ -163,7 +168,8 @@ def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         yield from _children(marks, unit)
         return
     markup = _markup(marks, unit)
-    begins = rf"(?=(?:{pattern(_first(unit.opens.replace(KEY, '')) or unit.opens)}|{markup.ends}))"
+    head = unit.opens.partition(KEY)[0].strip()
+    begins = rf"(?=(?:{pattern(head) if head else markup.opens}|{markup.ends}))"
     tail = begins if is_explicit(marks.opener) else rf"(?={markup.opens})"
     yield _row(marks, "func_param", tail, body.tagged(markup))
 
@@ -171,14 +177,14 @@ def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
 def _markup(marks: Outline, unit: masks.Unit) -> Markup:
     opens, shuts = unit.opens.strip(), unit.shuts.strip()
     framed = unit.opens.endswith("\n") and unit.shuts.startswith("\n")
-    ends = _either(_first(closer) for closer in marks.closers)
+    ends = _either(_end_of(closer, shuts) for closer in marks.closers)
     behind = [*(_rest(closer) for closer in marks.closers), marks.separator, marks.outer_close, marks.item_open]
     item = pattern(marks.item_open, "") if marks.item_open[:1] == shuts[0] else ""
     return Markup(
         opens=pattern(opens),
         shuts=pattern(shuts),
         ends=ends,
-        after=_either(_first(each) for each in behind),
+        after=_either(_end_of(each, shuts) for each in behind),
         lead="\n" if shuts[0].isalnum() else "",
         nests=rf"{item}(?=\s{{0,100}}(?:{pattern(_first(opens), '')}|{ends}))" if item else "",
         framing=Framing.EACH if framed else Framing.PAIR,
@@ -188,6 +194,12 @@ def _markup(marks: Outline, unit: masks.Unit) -> Markup:
 def _first(masked: str) -> str:
     """The first mark of a text."""
     return next((token for token in tokens(masked) if not token.isspace()), "")
+
+
+def _end_of(masked: str, shuts: str) -> str:
+    """The first mark of a text; all of it where the end of a value begins alike."""
+    first = _first(masked)
+    return masked if first and shuts.startswith(first) else first
 
 
 def _rest(masked: str) -> str:

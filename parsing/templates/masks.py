@@ -18,6 +18,8 @@ from parsing.templates.probes import TOOLS, Calls, Probe
 
 _MOST_ENDS = 64  # brackets that may close a payload
 _PYTHON_BEFORE = re.compile(r"\[?\s*(?:print\s?\(\s*)?(?:default_api\.)?\Z")
+_FENCE_BEFORE = re.compile(r"```(?:python|py|tool_code)?\s*\Z")
+_FENCE_BEHIND = re.compile(r"\s*```")
 _BETWEEN = re.compile(rf"{PAYLOAD}(?:\s*[,;]?\s*{PAYLOAD})+")
 Mask = Callable[[Probe], str | None]
 Span = tuple[int, int]
@@ -100,6 +102,10 @@ def python(probe: Probe) -> str | None:
         start, at = (lead.start() if lead else found[0]), found[1]
         while at < len(probe.text) and probe.text[at] in ")]":
             at += 1
+        if fence := _FENCE_BEFORE.search(probe.text, 0, start):
+            start = fence.start()
+        if fence := _FENCE_BEHIND.match(probe.text, at):
+            at = fence.end()
         spans.append((start, at))
     return _named(_BETWEEN.sub(PAYLOAD, _masked(probe.text, spans)), probe)
 
@@ -177,10 +183,8 @@ def parameters(probe: Probe) -> tuple[str, Unit] | None:
         return None
     first, second = values[:2]
     between = found[first + 1 : second]
-    opens = common_end(found[:first], between)
-    behind = between[: len(between) - len(opens)]
-    following = found[second + 1 :]
-    shuts = common_start(behind, following)
+    shuts = common_start(between, found[second + 1 :])
+    opens = common_end(found[:first], between[len(shuts) :])
     unit = Unit("".join(opens), "".join(shuts))
     if unit.opens.count(KEY) != 1 or not unit.shuts.strip():
         return None

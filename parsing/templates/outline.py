@@ -57,15 +57,15 @@ def outline(single: str, parallel: str) -> Outline | None:
     """The marks round the payloads of one call, and of two; "" where two are not written. None if they differ."""
     lead, _, trail = single.partition(PAYLOAD)
     pieces = parallel.split(PAYLOAD)
+    if len(pieces) == 2:  # one block of payloads
+        return _trimmed(lead, "", "", trail, "")
     if len(pieces) != 3:
         return _trimmed("", lead, trail, "", "")
     before, middle, behind = map(tokens, (lead, pieces[1], trail))
-    item_open = common_end(before, middle)
-    rest = middle[: len(middle) - len(item_open)]
-    item_close = common_start(rest, behind)
-    separator = rest[len(item_close) :]
-    if not item_open and not "".join(middle).strip(" \n\t,;"):  # one block of payloads
-        return _trimmed(lead, "", "", trail, "")
+    item_close = common_start(middle, behind)
+    rest = middle[len(item_close) :]
+    item_open = common_end(before, rest)
+    separator = rest[: len(rest) - len(item_open)]
     return _trimmed(
         "".join(before[: len(before) - len(item_open)]),
         "".join(item_open),
@@ -169,7 +169,7 @@ def _mask(text: str, group: str, behind: str) -> str:
             return rf"[\"']?(?P<{group}>{name})[\"']?" if group else name
         case _ if text == KEY:
             end = re.escape(behind) if behind and not behind.isspace() else ""
-            return rf"(?P<key>[^\r\n{end}]{{1,200}})"
+            return rf"(?P<key>[^\r\n{end}]{{1,200}})" + ("" if end else r"(?=\r?\n)")
     return {
         ID: r"[\w.:-]{0,80}",
         NUMBER: r"\d{1,9}",
@@ -193,6 +193,14 @@ def opener_pattern(marks: Outline, group: str, tail: str) -> tuple[str, str]:
     outer, item = pattern(marks.outer_open), pattern(marks.item_open, group)
     if not item:
         return f"{outer}{S}{tail}", ""
-    between = f"(?:{pattern(marks.separator)}{S})?" if marks.separator.strip(",; \n") else ""
+    between = _between(marks.separator) if marks.separator.strip(",; \n") else ""
     wrap = rf"(?:(?P<wrap>{outer}){S}{STRAY})?" if outer else between
     return f"{wrap}{item}{S}{tail}", f"{S}[;,]?{S}{between}{item}{S}{tail}"
+
+
+def _between(separator: str) -> str:
+    """A pattern for what may stand before a further call: without its first mark where the end of a call has that."""
+    first, *rest = tokens(separator)
+    behind = "".join(rest).strip()
+    begins = pattern(first) + S
+    return f"(?:(?:{begins})?{pattern(behind)}{S})?" if behind else f"(?:{begins})?"
