@@ -177,14 +177,14 @@ def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
 def _markup(marks: Outline, unit: masks.Unit) -> Markup:
     opens, shuts = unit.opens.strip(), unit.shuts.strip()
     framed = unit.opens.endswith("\n") and unit.shuts.startswith("\n")
-    ends = _either(_end_of(closer, shuts) for closer in marks.closers)
+    ends = _either(_end_of(closer, unit) for closer in marks.closers)
     behind = [*(_rest(closer) for closer in marks.closers), marks.separator, marks.outer_close, marks.item_open]
     item = pattern(marks.item_open, "") if marks.item_open[:1] == shuts[0] else ""
     return Markup(
         opens=pattern(opens),
         shuts=pattern(shuts),
         ends=ends,
-        after=_either(_end_of(each, shuts) for each in behind),
+        after=_either(_end_of(each, unit) for each in behind),
         lead="\n" if shuts[0].isalnum() else "",
         nests=rf"{item}(?=\s{{0,100}}(?:{pattern(_first(opens), '')}|{ends}))" if item else "",
         framing=Framing.EACH if framed else Framing.PAIR,
@@ -196,10 +196,11 @@ def _first(masked: str) -> str:
     return next((token for token in tokens(masked) if not token.isspace()), "")
 
 
-def _end_of(masked: str, shuts: str) -> str:
-    """The first mark of a text; all of it where the end of a value begins alike."""
+def _end_of(masked: str, unit: masks.Unit) -> str:
+    """The first mark of a text; all of it where the marks of a parameter begin alike."""
     first = _first(masked)
-    return masked if first and shuts.startswith(first) else first
+    alike = first and (unit.opens.strip().startswith(first) or unit.shuts.strip().startswith(first))
+    return masked if alike else first
 
 
 def _rest(masked: str) -> str:
