@@ -60,7 +60,7 @@ class TemplateProcess:
         return self._ask(variables)
 
     def _ask(self, question: Any) -> str:
-        assert self._process.stdin and self._process.stdout  # noqa: S101 - they are pipes
+        assert self._process.stdin and self._process.stdout
         line = b""
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")

@@ -29,11 +29,12 @@ _FAILURES = (
     TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError,
 )  # fmt: skip
 # The attributes that templates of models need; whatever else there is stays out of reach.
-_ATTRIBUTES = frozenset(
-    "append capitalize count endswith find format get index isdigit items join keys lower lstrip pop replace rsplit"
-    " rstrip split splitlines startswith strip title update upper values"
-    " cycle changed depth depth0 first index index0 last length nextitem previtem revindex revindex0".split()
-)
+_ATTRIBUTES = frozenset((
+    "append", "capitalize", "count", "endswith", "find", "format", "get", "index", "isdigit", "items", "join", "keys",
+    "lower", "lstrip", "pop", "replace", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "title",
+    "update", "upper", "values", "cycle", "changed", "depth", "depth0", "first", "index0", "last", "length",
+    "nextitem", "previtem", "revindex", "revindex0",
+))  # fmt: skip
 
 
 class _Generation(Extension):
