@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -50,7 +49,7 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
     reasons = []
     suffix = ""
     try:
-        for write, suffix in _writers(template, response_template):
+        for write, suffix in writers(template, response_template):
             try:
                 known, grammar = _read(write, always=always)
             except Underivable as refusal:
@@ -64,17 +63,22 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
 
 def _read(write: Write, *, always: bool) -> tuple[str, TemplateGrammar | None]:
     """The dialect that reads the calls, and the grammar that is derived from them. Raises Underivable."""
-    single = write(SINGLE)
-    if SINGLE[0][0] not in single.text + "".join(single.ids[: single.text.count(single.ids[0]) if single.ids else 0]):
-        raise Underivable("the template does not write the calls of a reply")
-    parallel = _more(write, PARALLEL)
-    if parallel is not None and PARALLEL[1][0] not in parallel.text:
-        parallel = None  # it writes one call only
+    single, parallel, others = probes_of(write)
     known = dialect_of([single, *([parallel] if parallel else [])])
-    if known and not always:
-        return known, None
-    hard = _more(write, HARD)
-    return known, derive(single, parallel, [hard] if hard else [])
+    return known, None if known and not always else derive(single, parallel, others)
+
+
+def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
+    """One call, two where as many are written, and one with values that a wrong form would garble.
+
+    Raises Underivable.
+    """
+    single = write(SINGLE)
+    if SINGLE[0][0] not in single.text and not any(each in single.text for each in single.ids):
+        raise Underivable("the template does not write the calls of a reply")
+    parallel, hard = _more(write, PARALLEL), _more(write, HARD)
+    both = parallel is not None and PARALLEL[1][0] in parallel.text
+    return single, parallel if both else None, [hard] if hard else []
 
 
 def _more(write: Write, calls: Calls) -> Probe | None:
@@ -85,7 +89,7 @@ def _more(write: Write, calls: Calls) -> Probe | None:
         return None
 
 
-def _writers(template: str, response_template: str) -> Iterator[tuple[Write, str]]:
+def writers(template: str, response_template: str) -> Iterator[tuple[Write, str]]:
     """The ways to write calls, and the end of the prompt. Raises TemplateRefused."""
     if response_template:
         yield partial(response_probe, json.loads(response_template)), ""
@@ -111,14 +115,17 @@ def _named_id(name: str, at: int) -> str:
 def _rendered(
     renderer: TemplateRenderer, around: tuple[str, str], id_of: Callable[[str, int], str], packed: bool, calls: Calls
 ) -> Probe:
-    """The text of these calls, as the model writes it. Raises Underivable, and TemplateRefused for a bound."""
+    """The text of these calls, as the model writes it. Raises Underivable."""
     ids = tuple(id_of(name, at) for at, (name, _) in enumerate(calls))
     called = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": _arguments(arguments, packed)}}
         for call_id, (name, arguments) in zip(ids, calls, strict=True)
     ]
     message = {"role": "assistant", "content": "", "tool_calls": called}
-    whole = renderer.render(messages=[_QUESTION, message], tools=_TOOLS, add_generation_prompt=False)
+    try:
+        whole = renderer.render(messages=[_QUESTION, message], tools=_TOOLS, add_generation_prompt=False)
+    except TemplateRefused as refusal:
+        raise Underivable(f"the template {refusal}") from refusal
     return Probe(calls, _reply_in(whole, *around), ids)
 
 
@@ -131,7 +138,10 @@ def _reply_in(whole: str, prompt: str, control: str) -> str:
     if whole.startswith(prompt):
         text = whole[len(prompt) :]
     else:
-        same = _BOUNDARY.match(os.path.commonprefix([whole, control]))
+        alike = next((at for at, (one, other) in enumerate(zip(whole, control, strict=False)) if one != other), 0)
+        same = _BOUNDARY.match(whole, 0, alike)
         text = whole[same.end() if same else 0 :]
     begun = re.search(PROMPT_ENDS, prompt)
-    return (begun.group() if begun else "") + text.removesuffix(control.rpartition(_EDGE)[2])
+    end = control.rpartition(_EDGE)[2]
+    text = text.removesuffix(end)
+    return (begun.group() if begun else "") + (text.rstrip().removesuffix(end.strip()) if end.strip() else text)

@@ -20,7 +20,7 @@ _PLAIN_FIELD = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*\})*")
 
 
 class TemplateRefused(ValueError):
-    """The template was not rendered. The message says why, as the rest of a sentence that begins with "the template"."""
+    """The template is not rendered. The message says why, and goes on from "the template"."""
 
 
 def bounded(value: Any) -> Any:
@@ -78,7 +78,10 @@ def _formatted(text: str, *values: Any, **named: Any) -> str:
     return text.format(*values, **named)
 
 
-def _attribute(value: Any, path: str | None, default: Any = Undefined()) -> Any:
+_MISSING = Undefined()
+
+
+def _attribute(value: Any, path: str | None, default: Any = _MISSING) -> Any:
     for name in path.split(".") if path else ():
         value = value.get(name, default) if isinstance(value, dict) else default
     return value
@@ -88,9 +91,11 @@ def _or_default(value: Any, default: Any = "", boolean: bool = False) -> Any:
     return default if isinstance(value, Undefined) or (boolean and not value) else value
 
 
-def _mapped(values: Iterable[Any], name: str = "", *args: Any, attribute: str | None = None, default: Any = None) -> list[Any]:
+def _mapped(
+    values: Iterable[Any], name: str = "", *args: Any, attribute: str | None = None, default: Any = _MISSING
+) -> list[Any]:
     if attribute:
-        return [_attribute(each, attribute, Undefined() if default is None else default) for each in values]
+        return [_attribute(each, attribute, default) for each in values]
     return [FILTERS[name](each, *args) for each in values]
 
 
@@ -102,7 +107,9 @@ def _chosen(wanted: bool, by_attribute: bool) -> Callable[..., list[Any]]:
     return choose
 
 
-def _sorted(values: Iterable[Any], reverse: bool = False, case_sensitive: bool = False, attribute: str | None = None) -> list[Any]:
+def _sorted(
+    values: Iterable[Any], reverse: bool = False, case_sensitive: bool = False, attribute: str | None = None
+) -> list[Any]:
     def key(value: Any) -> Any:
         found = _attribute(value, attribute)
         return found.lower() if isinstance(found, str) and not case_sensitive else found
@@ -110,7 +117,9 @@ def _sorted(values: Iterable[Any], reverse: bool = False, case_sensitive: bool =
     return sorted(values, key=key, reverse=reverse)
 
 
-def _sorted_items(value: Mapping[str, Any], case_sensitive: bool = False, by: str = "key", reverse: bool = False) -> list[Any]:
+def _sorted_items(
+    value: Mapping[str, Any], case_sensitive: bool = False, by: str = "key", reverse: bool = False
+) -> list[Any]:
     pairs = [(key if by == "key" else each, key, each) for key, each in value.items()]
     fold = str.lower if not case_sensitive else str
     return [(key, each) for _, key, each in sorted(pairs, key=lambda pair: fold(str(pair[0])), reverse=reverse)]
