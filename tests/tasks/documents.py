@@ -37,7 +37,6 @@ from tests.support.documented.lanes import lane_examples
 from tests.support.documented.process_metrics import PROCESS_METRICS
 from tests.support.documented.rooms import floor_plan
 from tests.support.documented.servers import quirk_table
-from tests.support.parsing.held_out import held_out_table
 
 DOCS = ROOT / "docs"
 LONGEST_DEFAULT = 60
@@ -195,7 +194,6 @@ PARTS = (
     *(Part(f"clients/{name}.md", f"connect {name}", partial(connect_lines, name)) for name in PROGRAM_NAMES),
     Part("dialects.md", "dialects", dialect_table),
     Part("dialects.md", "examples of dialects", dialect_examples),
-    Part("dialects.md", "dialects held out", held_out_table),
     *(Part("architecture.md", f"rooms of {floor}", partial(floor_plan, floor)) for floor in ("routes", "app", "tools")),
 )
 
