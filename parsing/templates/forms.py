@@ -77,9 +77,8 @@ def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -
     group = "name" if is_explicit(marks.opener) else "offered"
     opens, further = opener_pattern(marks, group, tail)
     wrapper = pattern(marks.outer_close) if marks.outer_open and marks.item_open else ""
-    row = Dialect(
-        DERIVED, family, "", opens, reader, "|".join(filter(None, (further, more))), shuts=closer_pattern(marks), wrapper=wrapper
-    )  # fmt: skip
+    more = "|".join(filter(None, (further, more)))
+    row = Dialect(DERIVED, family, "", opens, reader, more, shuts=closer_pattern(marks), wrapper=wrapper)
     return marks, _placed(row, marks)
 
 
@@ -96,7 +95,8 @@ def _json_body(shape: Shape) -> Body:
 
 
 def _json(single: Probe, parallel: Probe | None) -> Iterator[Found]:
-    for shape in (ENVELOPE, SINGLE_KEY, *_keyed(single)):
+    shapes: list[Shape] = [ENVELOPE, SINGLE_KEY, *_keyed(single)]
+    for shape in shapes:
         marks = _outline(masks.json_values(shape), single, parallel)
         if marks is None:
             continue
@@ -104,7 +104,8 @@ def _json(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         if bare and shape is ENVELOPE:
             yield _row(marks, "bare_json", JSON, body.bare_json, _NEXT_OBJECT)
         elif not bare:
-            yield _row(marks, "json_sentinel", JSON if is_explicit(marks.opener) else CALL, _json_body(shape), _NEXT_OBJECT)
+            tail = JSON if is_explicit(marks.opener) else CALL
+            yield _row(marks, "json_sentinel", tail, _json_body(shape), _NEXT_OBJECT)
 
 
 def _keyed(probe: Probe) -> Iterator[Shape]:

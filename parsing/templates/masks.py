@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from parsing.events import Arguments
 from parsing.literals import Literals, Unreadable, read_whole
 from parsing.readers.arrows import arrow_calls
 from parsing.readers.literal_calls import STRINGS
@@ -95,7 +96,7 @@ def python(probe: Probe) -> str | None:
     """Python calls, with the list, the module and the `print` round them that their reader knows."""
     spans, at = [], 0
     for name, arguments in probe.calls:
-        found = _ending(probe.text, f"{name}(", ")", at, lambda inside, wanted=arguments: keywords(inside) == wanted)
+        found = _ending(probe.text, at, f"{name}(", ")", read=keywords, wanted=arguments)
         if found is None:
             return None
         lead = _PYTHON_BEFORE.search(probe.text, at, found[0])
@@ -116,9 +117,7 @@ def literal(probe: Probe) -> str | None:
     for name, arguments in probe.calls:
         found = None
         for opener, closer in ("{}", "()"):
-            found = found or _ending(
-                probe.text, name + opener, closer, at, lambda inside, wanted=arguments: _keys_of(inside) == [*wanted]
-            )
+            found = found or _ending(probe.text, at, name + opener, closer, read=_keys_of, wanted=sorted(arguments))
         if found is None:
             return None
         at = found[1]
@@ -127,16 +126,18 @@ def literal(probe: Probe) -> str | None:
 
 
 def _keys_of(inside: str) -> list[str]:
-    return [*read_whole("{" + inside + "}", Literals.value, strings=STRINGS, words=True)]
+    return sorted(read_whole("{" + inside + "}", Literals.value, strings=STRINGS, words=True))
+
+
+def _arrow_in(inside: str) -> list[tuple[str, Arguments]]:
+    return arrow_calls(f"{{tool{inside}}}", Sink(TOOLS))
 
 
 def arrow(probe: Probe) -> str | None:
     """{tool => "NAME", args => {...}}"""
     spans, at = [], 0
     for call in probe.calls:
-        found = _ending(
-            probe.text, "{tool", "}", at, lambda inside, wanted=call: arrow_calls(f"{{tool{inside}}}", Sink(TOOLS)) == [wanted]
-        )
+        found = _ending(probe.text, at, "{tool", "}", read=_arrow_in, wanted=[call])
         if found is None:
             return None
         spans.append(found)
@@ -144,8 +145,10 @@ def arrow(probe: Probe) -> str | None:
     return _masked(probe.text, spans)
 
 
-def _ending(text: str, head: str, closer: str, at: int, fits: Callable[[str], bool]) -> Span | None:
-    """The span that begins with `head` and ends with the first `closer` at which it fits."""
+def _ending(
+    text: str, at: int, head: str, closer: str, *, read: Callable[[str], object], wanted: object
+) -> Span | None:
+    """The span that begins with `head` and ends with the first `closer` at which it reads as is wanted."""
     start = text.find(head, at)
     end = start + len(head)
     for _ in range(_MOST_ENDS if start >= 0 else 0):
@@ -153,7 +156,7 @@ def _ending(text: str, head: str, closer: str, at: int, fits: Callable[[str], bo
         if shut < 0:
             return None
         try:
-            if fits(text[start + len(head) : shut]):
+            if read(text[start + len(head) : shut]) == wanted:
                 return start, shut + 1
         except (Unreadable, Misfit, RecursionError, AttributeError, TypeError):
             pass

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from parsing.framing import BAR
 from parsing.grammar import BLANK, STRAY, S, quoted
 
-NAME, ID, PAYLOAD, KEY, VALUE, NUMBER, KIND, BOOL = MASKS = "".join(map(chr, range(0xE000, 0xE008)))
+NAME, ID, PAYLOAD, KEY = "\ue000", "\ue001", "\ue002", "\ue003"
+VALUE, NUMBER, KIND, BOOL = "\ue004", "\ue005", "\ue006", "\ue007"
+MASKS = NAME + ID + PAYLOAD + KEY + VALUE + NUMBER + KIND + BOOL
 _WHOLE = f"{PAYLOAD}{VALUE}"  # masks that never stand inside a tag
 _TOKEN = re.compile(rf"<[^<>{_WHOLE}]*>|\[[^\[\]{_WHOLE}]*\]|\s+|[{MASKS}]|[^\s<\[{MASKS}]+|.", re.DOTALL)
 _PART = re.compile(rf"\d+|[{MASKS}]|[^\W\d{MASKS}]\w*|\s+|.", re.DOTALL)
-_KINDS = frozenset("string integer number boolean object array null str int float bool list dict".split())
+_KINDS = frozenset(
+    ["string", "integer", "number", "boolean", "object", "array", "null", "str", "int", "float", "bool", "list", "dict"]
+)
 _TRUTHS = frozenset(("true", "false"))
 _FENCE = re.compile(r"`{3,}\w*")
 _PIECE = re.compile(
@@ -145,7 +149,9 @@ def pattern(masked: str, group: str = "name") -> str:
 
 def _loose(before: str, behind: str) -> bool:
     """Return whether space may stand between these characters although none does."""
-    return not before.isspace() and not behind.isspace() and (before in ">]" or (behind in "<[" and before not in "<[]"))
+    return (
+        not before.isspace() and not behind.isspace() and (before in ">]" or (behind in "<[" and before not in "<[]"))
+    )
 
 
 def _piece(kind: str, text: str, group: str, around: tuple[str, str], *, first: bool) -> str:

@@ -27,7 +27,7 @@ HARD: Calls = (
     (
         "zq_store",
         {
-            "zk_note": "zv said: \"it's 5 < 6\"\n\n  {zv: [1, 2}, <b>zv</b>",
+            "zk_note": 'zv said: "it\'s 5 < 6"\n\n  {zv: [1, 2}, <b>zv</b>',
             "zk_rate": -2.5,
             "zk_flag": True,
             "zk_list": ["zv a", "zv, b"],

@@ -46,9 +46,7 @@ def _example(pattern: str, at: int, groups: Mapping[str, str], depth: int) -> tu
         first = first and atom["close"] != "|"
         repeat = _REPEAT.match(pattern, at)
         at = repeat.end() if repeat else at
-        if first and not (repeat and repeat["any"]):
-            found.append(piece)
-        elif first and atom["group"] in groups:
+        if (first and not (repeat and repeat["any"])) or (first and atom["group"] in groups):
             found.append(piece)
     return "".join(found), at
 
@@ -96,17 +94,21 @@ def _mark(field: Mapping[str, Any], key: str, name: str) -> str:
 
 def _content(field: Mapping[str, Any], calls: Calls) -> str:
     kind, options = field.get("content", "text"), field.get("content_args", {})
-    [(name, arguments), *_] = calls
+    _, arguments = calls[0]
     match kind:
         case "json":
             values = [_shaped(field, *call) for call in calls]
             return _json(values if field.get("transform_each") or len(calls) > 1 else values[0], options)
         case "xml-inline":
             tag = options["tag_pattern"]
-            return "".join(f"\n{example(tag, {'key': key, 'value': _text(each)})}" for key, each in arguments.items()) + "\n"
+            return (
+                "".join(f"\n{example(tag, {'key': key, 'value': _text(each)})}" for key, each in arguments.items())
+                + "\n"
+            )
         case "kv-lines":
             between = options.get("kv_sep", ":")
-            return options.get("line_sep", "\n").join(f"{key}{between}{_text(each)}" for key, each in arguments.items())
+            lines = (f"{key}{between}{_text(each)}" for key, each in arguments.items())
+            return str(options.get("line_sep", "\n")).join(lines)
         case "python-call-list":
             return f"[{', '.join(_python(*call) for call in calls)}]"
     raise Underivable(f"the content {kind!r} of its tool calls is none of the known ones")

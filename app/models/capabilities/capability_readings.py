@@ -12,6 +12,7 @@ from app.models.capabilities.server_counts import LLAMA_CPP, VLLM
 from app.models.http.prompt_too_long import LARGEST, SMALLEST
 
 MOST_SLOTS = 100_000
+TEMPLATE = "template"
 
 Fact = bool | int | str
 Field = tuple[str | int, ...]
@@ -38,6 +39,10 @@ def named(name: str, take: Callable[[Any], Fact | None]) -> Callable[[Any], Fact
 def fingerprint(value: Any) -> str | None:
     """Return a short fingerprint of a text."""
     return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def only_yes(value: Any) -> bool | None:
@@ -115,8 +120,9 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("pdf", ("modalities",), none_of_its_kind),
     Reading("slots", ("total_slots",), slots),
     Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
-    # These two only reveal that the server has changed its model.
-    Reading("template", ("chat_template",), fingerprint),
+    # These also reveal that the server has changed its model, the last one does nothing else.
+    Reading(TEMPLATE, ("chat_template_tool_use",), text),
+    Reading(TEMPLATE, ("chat_template",), text),
     Reading("weights", ("model_path",), fingerprint),
 )
 OF_DETAILS: tuple[Reading, ...] = (  # Ollama

@@ -47,26 +47,23 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
     `always`: derive a grammar although a dialect of the table reads the calls.
     """
     reasons = []
-    suffix = ""
+    suffix = known = ""
     try:
         with TemplateProcess(template) if template else nullcontext() as renderer:
             for write, suffix in writers(renderer, response_template):
                 try:
-                    known, grammar = _read(write, always=always)
+                    single, parallel, others = probes_of(write)
+                    known = dialect_of([single, *([parallel] if parallel else [])])
+                    grammar = None if known and not always else derive(single, parallel, others)
                 except Underivable as refusal:
                     reasons.append(str(refusal))
+                    if known:
+                        break
                 else:
                     return TemplateReading(known, grammar, prompt_suffix=suffix)
     except TemplateRefused as refusal:
         reasons.append(f"the template {refusal}")
-    return TemplateReading(reason=reasons[0] if reasons else "there is no template", prompt_suffix=suffix)
-
-
-def _read(write: Write, *, always: bool) -> tuple[str, TemplateGrammar | None]:
-    """The dialect that reads the calls, and the grammar that is derived from them. Raises Underivable."""
-    single, parallel, others = probes_of(write)
-    known = dialect_of([single, *([parallel] if parallel else [])])
-    return known, None if known and not always else derive(single, parallel, others)
+    return TemplateReading(known, reason=reasons[0] if reasons else "there is no template", prompt_suffix=suffix)
 
 
 def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
@@ -99,9 +96,10 @@ def writers(renderer: Renderer | None, response_template: str) -> Iterator[tuple
     prompt = renderer.render(messages=[_QUESTION], tools=_TOOLS, add_generation_prompt=True)
     answer = {"role": "assistant", "content": f"{_EDGE}zv answer{_EDGE}"}
     control = renderer.render(messages=[_QUESTION, answer], tools=_TOOLS, add_generation_prompt=False)
+    suffix = prompt.rpartition(_QUESTION["content"])[2]
     for packed in (False, True):
         for id_of in (_plain_id, _named_id):
-            yield partial(_rendered, renderer, (prompt, control), id_of, packed), prompt[-_SUFFIX:]
+            yield partial(_rendered, renderer, (prompt, control), id_of, packed), suffix[-_SUFFIX:]
 
 
 def _plain_id(name: str, at: int) -> str:
