@@ -26,7 +26,8 @@ _MEMORY = 512 << 20
 _DATE = "2026-01-01"  # the same prompt at any time
 # Whatever a template's author can get wrong in it.
 _FAILURES = (
-    TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError, SyntaxError,
+    TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError,
+    SyntaxError,
 )  # fmt: skip
 # The attributes that templates of models need; whatever else there is stays out of reach.
 _ATTRIBUTES = frozenset((

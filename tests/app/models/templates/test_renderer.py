@@ -93,7 +93,8 @@ def test_names_loops_macros_and_texts() -> None:
     source = (
         "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + loop.index %}{% endfor %}{{ ns.n }}"
         "{% macro m(a, b='x') %}<{{ a.strip() }}{{ b | upper }}{{ caller() }}>{% endmacro %}"
-        "{% call m(' c ') %}in{% endcall %}{% for m in messages %}{{ m.role.title() }}{{ m.missing is defined }}{% endfor %}"
+        "{% call m(' c ') %}in{% endcall %}"
+        "{% for m in messages %}{{ m.role.title() }}{{ m.missing is defined }}{% endfor %}"
         "a{% generation %}b{{ 1 }}{% endgeneration %}c{{ {'b': '<', 'a': none} | tojson }}{{ strftime_now('%Y') }}"
     )
     with TemplateProcess(source) as template:
