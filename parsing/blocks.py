@@ -175,7 +175,7 @@ class Blocks:
         self._state.enter(AFTER)
         self._excerpts.close(self._sink.index)
         self._reader = None
-        self._after = _after(self._row.shuts if self._row else "")
+        self._after = _after(self._row.shuts, self._row.wrapper) if self._row else _after("")
 
     def _refuse(self, piece: str) -> None:
         """Show a draft that is too long, or refuse a call that is and read no more of the message."""
@@ -269,7 +269,7 @@ class Blocks:
         end, groups = groups_at(self._after, buf, pos, last)
         if groups is not None:
             if groups.get("shut") is not None:
-                self._after = _after("")
+                self._after = _after("", row.wrapper if row else "")
             self._excerpts.close_behind(self._sink.index - 1, buf[pos:end])
             self._leave(buf[pos:end])
             return end
@@ -344,7 +344,7 @@ def _closer(shuts: str) -> regex.Pattern[str]:
 
 
 @lru_cache(maxsize=256)
-def _after(shuts: str) -> regex.Pattern[str]:
+def _after(shuts: str, wrapper: str = "") -> regex.Pattern[str]:
     """Closers, and brackets too many: dropped after a call."""
-    common = rf"(?:{CLOSER})|\}}"
+    common = rf"(?:{CLOSER})|\s{{0,200}}(?:{wrapper})|\}}" if wrapper else rf"(?:{CLOSER})|\}}"
     return compiled(rf"(?P<shut>{shuts})|{common}" if shuts else common)

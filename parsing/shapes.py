@@ -117,6 +117,24 @@ class SingleKey:
         return [(name, arguments_object(arguments, sink.schema(name)))]
 
 
+class Keyed:
+    """An object with these keys for the name and for the arguments."""
+
+    def __init__(self, name: str, arguments: str) -> None:
+        self._name = name
+        self._arguments = arguments
+
+    def role(self, key: str) -> str:
+        return {self._name: "name", self._arguments: "arguments"}.get(key, "extra")
+
+    def calls(self, value: Any, sink: Sink) -> list[Found]:
+        if isinstance(value, list):
+            return [call for each in value for call in self.calls(each, sink)]
+        if not isinstance(value, dict) or not isinstance(name := value.get(self._name), str):
+            raise Misfit(f'A call is a JSON object such as {{"{self._name}": "...", "{self._arguments}": {{...}}}}.')
+        return [(name, arguments_object(value.get(self._arguments), sink.schema(name)))]
+
+
 class Named:
     """The arguments alone: the name stood in front of them."""
 

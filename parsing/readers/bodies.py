@@ -140,12 +140,17 @@ def all_pairs(sink: Sink, groups: Groups) -> Reader:
     return RawCall(sink, r"</tool_call>", pair_calls)
 
 
-def bracket_arrow(sink: Sink, groups: Groups) -> Reader:
-    return RawCall(sink, r"\[/TOOL_CALLS?\]", arrow_calls)
+def arrow_until(end: str) -> Callable[[Sink, Groups], Reader]:
+    """{tool => "NAME", args => {...}} up to `end`."""
+
+    def begin(sink: Sink, groups: Groups) -> Reader:
+        return RawCall(sink, end, arrow_calls)
+
+    return begin
 
 
-def tag_arrow(sink: Sink, groups: Groups) -> Reader:
-    return RawCall(sink, r"</tool_code>", arrow_calls)
+bracket_arrow = arrow_until(r"\[/TOOL_CALLS?\]")
+tag_arrow = arrow_until(r"</tool_code>")
 
 
 def text_until(end: str, *, whole_at_end: bool = False) -> Callable[[Sink, Groups], Reader]:

@@ -181,14 +181,21 @@ def _parse(args: argparse.Namespace, _environ: Environ) -> int:
     return parse_stdin(args.tools, not args.no_fences)
 
 
-def _dialects(_args: argparse.Namespace, _environ: Environ) -> int:
+def _dialects_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--template",
+        type=Path,
+        metavar="FILE",
+        help="show how a model with this template calls tools: a jinja file, a tokenizer_config.json or a GGUF file",
+    )
+
+
+def _dialects(args: argparse.Namespace, _environ: Environ) -> int:
+    if args.template:
+        return int(import_module("routes.cli.template_report").print_template(args.template))
     from routes.cli.parse_text import print_dialects
 
     return print_dialects()
-
-
-def _no_flags(_parser: argparse.ArgumentParser) -> None:
-    """The flags of a subcommand that takes none."""
 
 
 _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, checked, run and shown live."
@@ -234,7 +241,7 @@ COMMANDS = (
     _command("node", "list the nodes that share a database, and forget one", "routes.cli.nodes", ("database_url",)),
     Command("doctor", "check this installation, and show how to fix what is wrong", _doctor_flags, _doctor),
     Command("parse", "parse a model's output from standard input and show the result", _parse_flags, _parse),
-    Command("dialects", "list the supported dialects of tool calls", _no_flags, _dialects),
+    Command("dialects", "list the dialects of tool calls, or show that of a template", _dialects_flags, _dialects),
 )
 
 if __name__ == "__main__":

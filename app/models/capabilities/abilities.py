@@ -11,12 +11,14 @@ from msgspec import Struct, field
 
 from app.core.endpoint_spec import EndpointSpec, ToolCalls, ToolGrammar
 from app.core.provider import Ability
-from app.models.capabilities.capability_readings import Fact
+from app.models.capabilities.capability_readings import TEMPLATE, Fact
 from app.models.capabilities.name_hints import hints_for
 from app.models.capabilities.probe import ProbeResult, probe_model
 from app.models.capabilities.server_counts import LLAMA_CPP, VLLM, counted
 from app.models.http.client import NoAnswer
 from app.models.http.served_model import ServedModel
+from app.models.templates.reading import read_template
+from parsing.openers import OPENERS, Openers
 
 LIMIT_S = 5.0  # for a probe, and for a count
 AGAIN_S = 60.0  # after a failed probe
@@ -74,6 +76,7 @@ class AbilityRecord(Struct):
     failed: bool = False  # it failed, and is worth another as soon as the server answers
     retried: bool = False  # the server has answered since probes fail: some never get an answer to them
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    openers: Openers = OPENERS  # with what was derived from its template
 
     def update(self, known: ProbeResult) -> None:
         """Store a probe result. If it contradicts the last one, the model has changed: drop what answers have shown."""
@@ -115,6 +118,10 @@ class AbilityCache:
     def rows(self, endpoint: ServedModel, overrides: AbilityOverrides = AbilityOverrides()) -> list[Ability]:
         """Return the abilities to list."""
         return [self.find(endpoint, name, overrides) for name in SHOWN]
+
+    def openers(self, endpoint: ServedModel) -> Openers:
+        """Return the dialects that its text is read for."""
+        return self._record(endpoint).openers
 
     def show(self, endpoint: ServedModel, name: str, value: Fact, detail: str) -> None:
         """Record an ability that an answer has shown."""
@@ -177,7 +184,17 @@ class AbilityCache:
             if self._clock() < record.probe_at:
                 return
             record.update(known := await probe_model(endpoint, self._limit_s))
+            record.openers = await _openers_for(record.known)
             self.changes += 1
             age = LOCAL_AGE_S if endpoint.local else HOSTED_AGE_S
             again_s = REFUSED_AGAIN_S if known.refused else AGAIN_S
             record.probe_at = self._clock() + (age if known.complete else again_s)
+
+
+async def _openers_for(known: ProbeResult) -> Openers:
+    """Return the table, and the grammar that the model's template needs besides; a template is read once."""
+    template = known.abilities.get(TEMPLATE)
+    if template is None:
+        return OPENERS
+    grammar = (await asyncio.to_thread(read_template, str(template.value))).grammar
+    return grammar.openers if grammar else OPENERS

@@ -13,6 +13,7 @@ from app.models.http.prompt_too_long import LARGEST, SMALLEST
 
 MOST_SLOTS = 100_000
 ENGINES = {"llamacpp": "llama.cpp", "vllm": "vLLM", "sglang": "SGLang"}
+TEMPLATE = "template"
 
 Fact = bool | int | str
 Field = tuple[str | int, ...]
@@ -39,6 +40,10 @@ def named(name: str, take: Callable[[Any], Fact | None]) -> Callable[[Any], Fact
 def fingerprint(value: Any) -> str | None:
     """Return a short fingerprint of a text."""
     return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def only_yes(value: Any) -> bool | None:
@@ -135,8 +140,9 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("counting", ("default_generation_settings", "n_ctx"), named(LLAMA_CPP.name, number)),
     Reading("replay", ("chat_template_caps", "supports_preserve_reasoning"), keeps_reasoning),
     Reading("replay", ("chat_template",), renders_reasoning),
-    # These two only reveal that the server has changed its model.
-    Reading("template", ("chat_template",), fingerprint),
+    # These also reveal that the server has changed its model, the last one does nothing else.
+    Reading(TEMPLATE, ("chat_template_tool_use",), text),
+    Reading(TEMPLATE, ("chat_template",), text),
     Reading("weights", ("model_path",), fingerprint),
 )
 OF_DETAILS: tuple[Reading, ...] = (  # Ollama

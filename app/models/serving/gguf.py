@@ -31,6 +31,7 @@ KEPT_LIST = 4096  # lists of numbers per layer; longer ones are skipped
 MOST_DIMENSIONS = 4
 MOST_PARTS = 512
 
+TEMPLATE = "tokenizer.chat_template"
 TEXT, LIST = 8, 9
 # type -> format of `struct`
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -71,6 +72,14 @@ def read_header(path: Path) -> Header:
     if parts > 1:
         size = _size_of_parts(path, fields, parts)
     return _header(path, fields, size, parts, words)
+
+
+def read_templates(path: Path) -> dict[str, str]:
+    """Return the chat templates in the header by their names, "" for the one without. Raises UnfitFile."""
+    with open_model(path) as file:
+        fields, _ = _Reader(file, path, min(os.fstat(file.fileno()).st_size, HEADER_BYTES)).values()
+    named = ((key.removeprefix(TEMPLATE).lstrip("."), text) for key, text in fields.items() if key.startswith(TEMPLATE))
+    return {name: text for name, text in named if isinstance(text, str)}
 
 
 def _read_part(path: Path) -> tuple[dict[str, Any], int, int]:
@@ -213,7 +222,7 @@ def _header(path: Path, fields: Mapping[str, Any], size: int, parts: int, words:
         architecture=architecture,
         quantisation=_quantisation(fields),
         context=_count(fields, f"{architecture}.context_length"),
-        template=isinstance(fields.get("tokenizer.chat_template"), str),
+        template=isinstance(fields.get(TEMPLATE), str),
         bytes=size,
         parts=parts,
         layers=layers,

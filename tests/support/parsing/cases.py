@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parsing import CallDelta, ParseEvent, Parser, Text, Thought
+from parsing.openers import OPENERS, Openers
 from parsing.parser import gather
 from tests import ROOT
 
@@ -54,7 +55,7 @@ PAIRS = {
 }
 
 
-def parser_for(case: dict[str, Any]) -> Parser:
+def parser_for(case: dict[str, Any], openers: Openers = OPENERS) -> Parser:
     hint = case.get("hint") or {}
     return Parser(
         {tool["name"]: tool["parameters"] for tool in case["tools"]},
@@ -62,11 +63,12 @@ def parser_for(case: dict[str, Any]) -> Parser:
         starts_in_thought=bool(hint.get("starts_in_reasoning")),
         stop_cut=bool(hint.get("stop_cut")),
         prompt_suffix=hint.get("prompt_suffix", ""),
+        openers=openers,
     )
 
 
-def parsed_case(case: dict[str, Any], pieces: Iterable[str]) -> list[ParseEvent]:
-    parser = parser_for(case)
+def parsed_case(case: dict[str, Any], pieces: Iterable[str], openers: Openers = OPENERS) -> list[ParseEvent]:
+    parser = parser_for(case, openers)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return with_joined_text([*events, *parser.close()])
 
