@@ -46,7 +46,7 @@ class EmbeddedProvider(BaseProvider):
 
     @property
     def continues(self) -> bool:
-        return (url := self._server.url) is not None and self._chat(url).continues
+        return (url := self._server.url) is not None and self._chat_at(url).continues
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Stream the answer; retry once if the child died before the first token. Raises ProviderFailed."""
