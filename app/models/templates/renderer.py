@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from app.models.templates import sandbox
+from tools.process.signals import reset_signals
 
 LONGEST_TEMPLATE = 1 << 16  # characters; the longest known have 20,000
+_PROGRAM = Path(__file__).with_name("sandbox.py")  # not imported: only it needs jinja2
 _WAIT_S = 10.0  # for the process on a busy machine; its template has `sandbox.LIMIT_S` of CPU time
 
 
@@ -37,7 +39,8 @@ class TemplateProcess:
         self._source = source
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-I", sandbox.__file__]
+        reset_signals()
+        command = [sys.executable, "-I", str(_PROGRAM)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
         )
