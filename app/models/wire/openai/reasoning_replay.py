@@ -84,7 +84,7 @@ class Missing(StrEnum):
 
 
 class Unwanted(StrEnum):
-    """What a server does not take in a history."""
+    """A part of a history that its server refuses."""
 
     REASONING = "reasoning"
 
