@@ -131,7 +131,7 @@ class ReplayPolicy(Struct, frozen=True):
         """Return what a refusal says is not wanted, as far as it is in these messages only because it came so."""
         is_asked = not self._rule.own or Missing.REASONING in self.learned
         named = not is_asked and any(name in text and f'"{name}":' in messages for name in REASONING_FIELDS)
-        return frozenset([Unwanted.REASONING]) if named and status in (400, 422) else frozenset()
+        return frozenset([Unwanted.REASONING]) if named and status in (400, 422, 500) else frozenset()
 
     def replayed_reasoning(self, message: Message) -> str:
         """Return the reasoning that is sent with a message, for token counting.

@@ -396,3 +396,24 @@ def test_a_client_of_a_local_server_gives_its_reasoning_back_in_the_turn() -> No
         messages = verbatim_messages([], [*history, *more], native=True, replay=replay)
         (wired,) = [one for one in messages if "tool_calls" in one]
         assert (wired.get("reasoning_content") == wired.get("reasoning") == "Hm.") is sent
+
+
+async def test_a_relay_of_the_messages_api_keeps_each_block_in_its_place(tmp_path: Path) -> None:
+    tools = [{"name": "bash", "input_schema": {"type": "object"}}]
+    body: dict[str, Any] = {"model": "claude-m", "max_tokens": 99, "tools": tools}
+    body["messages"] = [{"role": "user", "content": "Go."}]
+    async with (
+        model_of(CLAUDE_THANKS) as server,
+        claude_at(server) as claude,
+        serving(tmp_path, claude, window=32_768) as served,
+    ):
+        blocks = [
+            *({"type": "text", "text": "One. "}, {"type": "tool_use", "id": "t1", "name": "bash", "input": {"a": 1.5}}),
+            *({"type": "text", "text": "Two."}, {"type": "tool_use", "id": "t2", "name": "bash", "input": {}}),
+            {"type": "text", "text": "Three."},
+        ]
+        results = [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("t1", "t2")]
+        body["messages"] += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+        answered = await served.client.post("/v1/messages", json=body)
+        assert answered.status_code == 200, answered.text
+    assert server.chats[-1].json["messages"][1] == {"role": "assistant", "content": blocks}
