@@ -25,7 +25,7 @@ from msgspec import Struct
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.opaque_metadata import CONTENT, DETAILS, SIGNED, THOUGHT_IN
+from app.models.wire.opaque_metadata import DETAILS, PARTS, SIGNED, THOUGHT_IN
 from app.models.wire.openai.chunks import REASONING_FIELDS
 from tools.base.patterns import lazy_pattern
 
@@ -172,10 +172,10 @@ class ReplayPolicy(Struct, frozen=True):
 
 def _carrying(field: str, thought: str, text: str) -> dict[str, Any]:
     """Return the field of a message that reasoning goes back in, beside its text or as a part of that."""
-    if field != CONTENT:
+    if field != PARTS:
         return dict.fromkeys(field.split(), thought)
     part = {"type": "thinking", "thinking": [{"type": "text", "text": encodable(thought)}]}
-    return {CONTENT: [part, {"type": "text", "text": encodable(text)}] if text else [part]}
+    return {PARTS: [part, {"type": "text", "text": encodable(text)}] if text else [part]}
 
 
 def start_of_turn(history: Sequence[Message]) -> int:
