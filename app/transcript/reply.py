@@ -59,7 +59,7 @@ from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
 REPAIRED = "repaired"  # the code of a notice
 LEFT = "This call was left in the text: it may be a quotation, and this model calls its tools natively."
-UNKEPT = "what its server has signed is nested too deep, and is left out"
+UNKEPT = "what its server wants back with it is nested too deep, and is left out"
 ENCODED = "arguments with half a character, or with a name that stands twice, are encoded anew"
 HALVED = "half a character in it is U+FFFD"
 NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothing to be answered
