@@ -61,7 +61,8 @@ from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 CUT_OFF = (None, TOO_LONG, "length", "content_filter")  # stop reasons; None: the stream broke off
 REPAIRED = "repaired"  # the code of a notice
 LEFT = "This call was left in the text: it may be a quotation, and this model calls its tools natively."
-UNKEPT = "what its server has signed is nested too deep, and is left out"
+UNKEPT = "what its server wants back with it is nested too deep, and is left out"
+ENCODED = "arguments with half a character, or with a name that stands twice, are encoded anew"
 HALVED = "half a character in it is U+FFFD"
 NEVER_MADE = frozenset({TWICE, THOUGHT, LEFT})  # such a rejection leaves nothing to be answered
 _HALF = lazy_pattern("[\ud800-\udfff]")  # a surrogate
@@ -404,5 +405,7 @@ class Reply:
         if dialect == FENCED.name and not self._is_handed(name):
             yield self._text.show_block(call_id, fenced_call(name, arguments, schema))
         yield from self.found_calls.take(self.found_calls.asked(call_id, name, arguments, dialect, index))
+        if call_id in self.found_calls.encoded_anew and not repairs:
+            self.changed.append(ENCODED)
         if repairs:
             yield Notice(REPAIRED, f"A call of {name} was repaired: {' '.join(repairs)}")

@@ -168,8 +168,8 @@ def call_arguments(written: Any) -> dict[str, Any]:
 def asked_call(id: str, name: str, written: Any) -> AskedCall:
     """A call as the client sends it back, with its arguments as the model wrote them if that is their text."""
     arguments = call_arguments(written)
-    text = as_written(plain_text(written), arguments) if isinstance(written, (str, bytes)) else ""
-    return AskedCall(id, name, arguments, NATIVE, written=text)
+    text = as_written(plain_text(written), arguments) if isinstance(written, (str, bytes)) else None
+    return AskedCall(id, name, arguments, NATIVE, written=text or "")
 
 
 def with_names(messages: Iterable[Message]) -> list[Message]:

@@ -268,15 +268,20 @@ def finite(digits: str) -> float:
     return number
 
 
-def as_written(text: str, arguments: Arguments) -> str:
-    """Return the text if it is JSON of these arguments that goes back as it is; "" if theirs is the same, or must."""
+def as_written(text: str, arguments: Arguments) -> str | None:
+    """Return the text if it is JSON of these arguments and goes back as it is; "" if theirs is the same.
+
+    None if it cannot go back: it has lone surrogates, which servers refuse, or is no JSON of them alone.
+    """
     try:
-        if text == json.dumps(arguments) or not is_json_of(text, arguments, object_pairs_hook=each_once):
-            return ""
         f"{text}{json.dumps(arguments, ensure_ascii=False)}".encode()
-    except (UnicodeEncodeError, RecursionError):  # lone surrogates, which servers refuse
+    except (UnicodeEncodeError, RecursionError):
+        return None
+    if text == json.dumps(arguments):
         return ""
-    return text
+    if is_json_of(text, arguments, object_pairs_hook=each_once):
+        return text
+    return None if arguments else ""
 
 
 def is_json_of(text: str, arguments: Arguments, **options: Any) -> bool:

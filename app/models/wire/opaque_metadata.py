@@ -21,9 +21,9 @@ CALL_FIELDS = frozenset({"index", "id", "type", "function"})  # standard fields 
 SIGNED = "extra_content"  # Gemini's, also on a reply without a call
 DETAILS = "reasoning_details"
 THOUGHT_IN = "thought_in"  # a field of ours: which one of a reply its reasoning came in
-LOST = f"what its server has signed is longer than {MOST // 1024} KB, and is left out"
+LOST = f"what its server wants back with it is longer than {MOST // 1024} KB, and is left out"
 STREAMED = ("text", "summary", "data")  # fields of a detail that are streamed
-CONTENT = "content"  # the field of thoughts that are parts of a reply's content (Mistral)
+PARTS = "content"  # the field of thoughts that are parts of a reply's content (Mistral)
 EMPTY: tuple[object, ...] = (None, "", [], {})
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from app.core.attachments import File
 from app.core.messages import AskedCall, Message
+from app.models.wire.anthropic.reasoning import sealed
 from app.runs.run_options import ClientTool
 from routes.lanes.anthropic_messages.blocks import DRAGOMAN, is_our_signature
 from routes.lanes.content import BETWEEN, Content, Draft, PartReader, add_part, content_of, source_part, text_part
@@ -28,6 +31,7 @@ PASSED = (
     *("reasoning_effort", "chat_template_kwargs", "parallel_tool_calls", "response_format"),
 )
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+CLIENT = "client"  # the origin of the places of texts and calls, which any server with this API takes
 ROLES = "user, assistant or system"
 
 
@@ -100,19 +104,22 @@ def _result(block: Node, seen: Content) -> Message:
 
 
 def _of_assistant(turn: Node) -> Iterator[Message]:
-    draft = Draft()
+    draft, places = Draft(), list[dict[str, Any]]()
     for block in _blocks(turn):
         match block.required_text("type"):
             case "text":
-                draft.texts.append(block.text("text") or "")
+                places += [{"type": "gap", "characters": len(BETWEEN)}] if draft.texts else []
+                draft.texts.append(text := block.text("text") or "")
+                places.append({"type": "text", "characters": len(text)})
             case "thinking" if is_our_signature(block.text("signature") or ""):
                 draft.thoughts.append(block.text("thinking") or "")
             case "tool_use":
-                draft.calls.append(_call(block))
+                draft.calls.append(call := _call(block))
+                places.append({"type": "tool_use", "id": call.id})
             case kind if not _is_foreign(kind):
                 raise block.refused("type", f"is {kind[:40]!a}, which no assistant writes; send text or tool_use")
     if message := draft.message():
-        yield message
+        yield replace(message, sealed=sealed(CLIENT, "", places))
 
 
 def _call(block: Node) -> AskedCall:

@@ -143,7 +143,7 @@ def outcome(seen: Sequence[Piece | ProviderFailed]) -> Outcome:
         "".join(one.text for one in seen if isinstance(one, Thought)),
         tuple((one.name, one.arguments) for one in seen if isinstance(one, Call)),
         sum(isinstance(one, BadCall) for one in seen),
-        sum(isinstance(one, MetadataChunk) for one in seen),
+        sum(isinstance(one, MetadataChunk) and not is_aside(one) for one in seen),
         used[-1] if used else None,
         ends[0],
         pictures=tuple(one.data for one in seen if isinstance(one, PictureChunk)),

@@ -42,7 +42,7 @@ class Digest:
 
 
 def sealed(origin: str, before: str, content: Sequence[Block]) -> OpaqueMetadata | None:
-    """Return a reply's blocks: reasoning whole, of the others what the message lacks.
+    """Return a reply's blocks: reasoning whole, of the others what the message lacks, and gaps that only its text has.
 
     None if that is nothing: one text, and calls behind it.
     """
@@ -71,6 +71,8 @@ def replayed(
         match block:
             case {"type": "text", "characters": int(size)} if size <= len(text):
                 blocks += text_blocks(text[:size])
+                text = text[size:]
+            case {"type": "gap", "characters": int(size)}:
                 text = text[size:]
             case {"type": "tool_use", "id": str(id)} if left and id and (left[0].given or takes_plain(id)):
                 call = left.pop(0)

@@ -19,7 +19,7 @@ from app.models.http.answer_stream import AnswerStream
 from app.models.http.sse import Event
 from app.models.wire.kept_format import CUT
 from app.models.wire.native_calls import NativeCalls, index_of, text_of
-from app.models.wire.opaque_metadata import CONTENT, LOST, MetadataCollector
+from app.models.wire.opaque_metadata import LOST, PARTS, MetadataCollector
 from app.models.wire.openai.chunk_fast_path import ChunkFastPath
 from app.models.wire.openai.chunks import (
     all_json,
@@ -180,7 +180,7 @@ class ChatAnswer(AnswerStream):
                 if not isinstance(piece, Thought):
                     self._has_words = True
                 elif not self._metadata.thought_in:
-                    self._metadata.thought_in = reasoning_field(delta) or CONTENT
+                    self._metadata.thought_in = reasoning_field(delta) or PARTS
                 yield piece
             found = fragments(delta)
             for place, fragment in enumerate(found):

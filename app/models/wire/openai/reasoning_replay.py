@@ -25,7 +25,7 @@ from msgspec import Struct
 from app.core.messages import AskedCall, Message
 from app.models.http.json_body import encodable
 from app.models.wire.native_calls import NATIVE
-from app.models.wire.opaque_metadata import CONTENT, DETAILS, SIGNED, THOUGHT_IN
+from app.models.wire.opaque_metadata import DETAILS, PARTS, SIGNED, THOUGHT_IN
 from app.models.wire.openai.chunks import REASONING_FIELDS
 from tools.base.patterns import lazy_pattern
 
@@ -84,7 +84,7 @@ class Missing(StrEnum):
 
 
 class Unwanted(StrEnum):
-    """What a server does not take in a history."""
+    """A part of a history that its server refuses."""
 
     REASONING = "reasoning"
 
@@ -131,7 +131,7 @@ class ReplayPolicy(Struct, frozen=True):
         """Return what a refusal says is not wanted, as far as it is in these messages only because it came so."""
         is_asked = not self._rule.own or Missing.REASONING in self.learned
         named = not is_asked and any(name in text and f'"{name}":' in messages for name in REASONING_FIELDS)
-        return frozenset([Unwanted.REASONING]) if named and status in (400, 422) else frozenset()
+        return frozenset([Unwanted.REASONING]) if named and status in (400, 422, 500) else frozenset()
 
     def replayed_reasoning(self, message: Message) -> str:
         """Return the reasoning that is sent with a message, for token counting.
@@ -172,10 +172,10 @@ class ReplayPolicy(Struct, frozen=True):
 
 def _carrying(field: str, thought: str, text: str) -> dict[str, Any]:
     """Return the field of a message that reasoning goes back in, beside its text or as a part of that."""
-    if field != CONTENT:
+    if field != PARTS:
         return dict.fromkeys(field.split(), thought)
     part = {"type": "thinking", "thinking": [{"type": "text", "text": encodable(thought)}]}
-    return {CONTENT: [part, {"type": "text", "text": encodable(text)}] if text else [part]}
+    return {PARTS: [part, {"type": "text", "text": encodable(text)}] if text else [part]}
 
 
 def start_of_turn(history: Sequence[Message]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from tests.support.models.recorded_replies import (
     tool,
 )
 from tests.support.models.upstream import Act, Upstream, answer, stream, upstream
-from tests.support.server.serving import Served, serving
+from tests.support.server.serving import Served, events_of, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -266,8 +266,8 @@ def test_what_servers_refuse_or_hides_something_is_not_kept(written: str) -> Non
         arguments = json.loads(written) or {}
     except (ValueError, RecursionError):
         arguments = {"a": 1}
-    assert as_written(written, arguments) == ""
-    assert as_written('{"a":"\\ud83d\\ude00"}', {"a": "\U0001f600"}) != ""  # two halves are whole
+    assert as_written(written, arguments) == (None if arguments else "")
+    assert as_written('{"a":"\\ud83d\\ude00"}', {"a": "\U0001f600"})  # two halves are whole
 
 
 def test_a_secret_that_is_escaped_in_arguments_is_not_stored() -> None:
@@ -278,7 +278,8 @@ def test_a_secret_that_is_escaped_in_arguments_is_not_stored() -> None:
 
 
 async def test_what_cannot_go_back_as_it_was_is_said_once_before_it_goes(tmp_path: Path) -> None:
-    call = {"index": 0, "id": "x1", "function": {"name": "bash", "arguments": json.dumps({"command": SECRET})}}
+    written = f'{{"command": "ls", "command": "{SECRET}"}}'
+    call = {"index": 0, "id": "x1", "function": {"name": "bash", "arguments": written}}
     calls = [
         f"{says(SECRET)}{chunk({'tool_calls': [call | {'id': f'x{at}'}]})}{chunk(finish='tool_calls')}{DONE}".encode()
         for at in range(2)
@@ -291,7 +292,7 @@ async def test_what_cannot_go_back_as_it_was_is_said_once_before_it_goes(tmp_pat
         served.services.redactor.add(SECRET)
         events = await served.chat("Go on.", approval="deny")
     (notice,) = [one for one in events if one["type"] == "notice" and one["code"] == REPLY_CHANGED]
-    assert "[redacted]" in notice["message"]
+    assert "[redacted]" in notice["message"] and "encoded anew" in notice["message"]
     assert [one["type"] for one in events[: events.index(notice)]].count("round.started") == 2
     bodies = [json.dumps(one.json) for one in server.chats]
     assert not any(SECRET in body for body in bodies) and "[redacted]" in bodies[-1]
@@ -396,3 +397,41 @@ def test_a_client_of_a_local_server_gives_its_reasoning_back_in_the_turn() -> No
         messages = verbatim_messages([], [*history, *more], native=True, replay=replay)
         (wired,) = [one for one in messages if "tool_calls" in one]
         assert (wired.get("reasoning_content") == wired.get("reasoning") == "Hm.") is sent
+
+
+async def test_a_relay_of_the_messages_api_keeps_each_block_in_its_place(tmp_path: Path) -> None:
+    tools = [{"name": "bash", "input_schema": {"type": "object"}}]
+    body: dict[str, Any] = {"model": "claude-m", "max_tokens": 99, "tools": tools}
+    body["messages"] = [{"role": "user", "content": "Go."}]
+    async with (
+        model_of(CLAUDE_THANKS) as server,
+        claude_at(server) as claude,
+        serving(tmp_path, claude, window=32_768) as served,
+    ):
+        blocks = [
+            *({"type": "text", "text": "One. "}, {"type": "tool_use", "id": "t1", "name": "bash", "input": {"a": 1.5}}),
+            *({"type": "text", "text": "Two."}, {"type": "tool_use", "id": "t2", "name": "bash", "input": {}}),
+            {"type": "text", "text": "Three."},
+        ]
+        results = [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("t1", "t2")]
+        body["messages"] += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+        answered = await served.client.post("/v1/messages", json=body)
+        assert answered.status_code == 200, answered.text
+    assert server.chats[-1].json["messages"][1] == {"role": "assistant", "content": blocks}
+
+
+@pytest.mark.parametrize("family", ["vllm", "llama_cpp", "ollama", "openrouter"])
+async def test_a_fork_inside_a_turn_has_the_reply_with_its_thoughts(tmp_path: Path, family: str) -> None:
+    said = reply(family, "reasoning")
+    async with model_of(said, THANKS, THANKS) as server:
+        async with chat_with(server, overrides=NATIVE) as chat, serving(tmp_path, chat, window=32_768) as served:
+            events = await served.chat("Go on.", approval="deny")
+        second = [one["seq"] for one in events if one["type"] == "round.started"][1]
+        async with chat_with(server, overrides=NATIVE) as chat, serving(tmp_path, chat, window=32_768) as served:
+            path = f"/runs/{events[0]['run']}/fork"
+            async with served.client.stream("POST", path, json={"at": second - 1}) as response:
+                assert response.status_code == 200, await response.aread()
+                async with aclosing(events_of(response)) as forked:
+                    assert [one async for one in forked][-1]["type"] == "run.finished"
+    first, forks = (one.json["messages"] for one in server.chats[1:])
+    assert sent_back(forks) == sent_back(first) == expected(family, [said], [0])

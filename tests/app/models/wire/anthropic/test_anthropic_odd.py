@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.core.provider import Finished, MetadataChunk, ProviderFailed, TextChunk, TokenUsage
+from app.core.provider import (
+    REPLY_CHANGED,
+    Finished,
+    MetadataChunk,
+    ProviderFailed,
+    ProviderNotice,
+    TextChunk,
+    TokenUsage,
+)
 from app.models.http.answer_stream import TooManyCalls
 from app.models.http.sse import MAX_EVENT_BYTES, EventTooLarge
 from app.models.wire.anthropic.answer import MessagesAnswer
 from app.models.wire.anthropic.reply import MAX_BLOCKS, ReplyBlocks
 from app.models.wire.native_calls import MAX_CALLS
-from app.models.wire.opaque_metadata import MOST
+from app.models.wire.opaque_metadata import LOST, MOST
 from parsing import BadCall, Call, CallOpened, Thought
 from tests.support.models.messages_streams import URL, delta, end, event, fails, outcome, start, stop
 
@@ -109,7 +117,13 @@ def test_thoughts_that_are_too_long_are_told_but_not_kept() -> None:
     long = "x" * (MOST // 2)
     stream = start() + event("content_block_start", index=0, content_block={"type": "thinking", "thinking": ""})
     stream += 3 * delta(0, "thinking", long) + stop(0) + delta(1, "text", "Hi") + end("end_turn")
-    assert outcome([stream.encode()]) == [Thought(3 * long), TextChunk("Hi"), TokenUsage(3, 2), STOP]
+    assert outcome([stream.encode()]) == [
+        Thought(3 * long),
+        TextChunk("Hi"),
+        TokenUsage(3, 2),
+        ProviderNotice(REPLY_CHANGED, LOST),
+        STOP,
+    ]
 
 
 JUNK = st.recursive(
