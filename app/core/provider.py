@@ -126,6 +126,8 @@ class ProviderFailed(Exception):
 
 ReadFile = Callable[[str], Awaitable[bytes]]
 TextPiece = TextChunk | Thought
+NotePrompt = Callable[[str, Sequence[str]], None]
+"""Take note of a prompt that goes out: the model at its server, and the prompt as JSON, part by part."""
 TakeText = Callable[[TextPiece], bool]
 """Take a piece at once, or return False and change nothing."""
 
@@ -142,6 +144,9 @@ class ModelRequest(Struct, frozen=True):
 
     With `verbatim` the messages go to the server as they are: no times, delimiters or reminders are added. `parameters`
     are those of a client, in the words of chat completions; `max_tokens` and `temperature` stand in for its own.
+
+    `stage` is how many messages of the session a summary replaces, and how often the others were trimmed; None for a
+    prompt that is not the conversation's.
     """
 
     messages: Sequence[Message]
@@ -160,8 +165,10 @@ class ModelRequest(Struct, frozen=True):
     verbatim: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str = ""  # a header of W3C Trace Context; empty for none
+    stage: tuple[int, int] | None = None
+    note_prompt: NotePrompt | None = None  # called for each attempt
 
-    __repr__ = repr_without("key", "afford", "take_text")
+    __repr__ = repr_without("key", "afford", "take_text", "note_prompt")
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
