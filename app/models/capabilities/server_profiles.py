@@ -23,6 +23,7 @@ class Profile(Struct, frozen=True):
     `leaves_calls`: calls that the server's own parser misses stay in the text as the model wrote them (https://github.com/ggml-org/llama.cpp/issues/12256,
     https://github.com/vllm-project/vllm/issues/47907). `any_order`: it takes several messages of a role in a row, and
     system messages anywhere; templates of other models refuse these (https://github.com/ggml-org/llama.cpp/issues/20733).
+    `hides_tools`: with `tool_choice` none its prompts lack the tools, and so begin otherwise than those before.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Profile(Struct, frozen=True):
     usage_option: bool = True
     leaves_calls: bool = False
     any_order: bool = False
+    hides_tools: bool = False
 
     @property
     def base_url(self) -> str:
@@ -42,7 +44,7 @@ class Profile(Struct, frozen=True):
 PROFILES: tuple[Profile, ...] = (
     Profile("llama.cpp", port=8080, leaves_calls=True),
     Profile("vLLM", port=8000, leaves_calls=True),
-    Profile("SGLang", port=30000, leaves_calls=True),
+    Profile("SGLang", port=30000, leaves_calls=True, hides_tools=True),
     Profile("LM Studio", port=1234, leaves_calls=True),
     Profile("Ollama", port=11434, leaves_calls=True),
     Profile("OpenAI", hosts=("api.openai.com",), limit="max_completion_tokens", any_order=True),
