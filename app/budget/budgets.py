@@ -22,6 +22,7 @@ from app.core.observers import Observers
 from app.storage.principals import Budget, Principal
 from app.storage.usage import UsageStore
 from app.transcript.conversation import Conversation
+from app.transcript.prompt_prefixes import PromptPrefixes
 
 UNLIMITED = Budget()
 EXCESS_S = 3600.0
@@ -153,6 +154,7 @@ class Ledger:
         self._tallies: Tallies = tallies or MemoryTallies(store, clock)
         self.places = places or Places()
         self.excess = PromptExcess(clock)
+        self.prefixes = PromptPrefixes()
         self.model_checks = model_checks
         self.observers = observers or Observers()
         self._watch = watch

@@ -27,6 +27,7 @@ from app.models.endpoints.prices import MILLION
 from app.models.tokens.estimates import CHARACTERS_PER_TOKEN
 from app.storage.usage import ModelUsage
 from app.transcript.conversation import Conversation
+from app.transcript.prompt_prefixes import PromptPrefix, PromptPrefixes, SentPrompt
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 from app.transcript.timings import RequestTimes
@@ -97,8 +98,11 @@ class MeteredRequest:
         conversation: Conversation,
         observers: Observers,
         learn: LearnPrompt,
+        prefixes: PromptPrefixes,
     ) -> None:
         self._observers = observers
+        self._prefixes = prefixes
+        self._sent: SentPrompt | None = None
         self._learn_prompt = learn
         self._provider = provider
         self._model = provider.model
@@ -124,7 +128,7 @@ class MeteredRequest:
         """Return the request within the limits that the budget allows."""
         trace = self._span.traceparent if self._span else ""
         limits = {"max_tokens": self._most, "afford": self.afford, "left_s": left_s}
-        return replace(self._request, **limits, take_text=take_text, traceparent=trace)
+        return replace(self._request, **limits, take_text=take_text, traceparent=trace, note_prompt=self._note_prompt)
 
     def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
         """Set the reply that the answer goes to and the totals of the run.
@@ -162,13 +166,22 @@ class MeteredRequest:
             meter.held.settle(meter.weigh(used))
         times = replace(self._times, first=self._reply.first_at, ended=monotonic())
         timing = times.timing(used.completion_tokens) if self._in_round else None
-        self.usage = self._account.add(used, measured=measured, cost=self._provider.cost(used), timing=timing)
+        cost, prompt = self._provider.cost(used), self._prefix()
+        self.usage = self._account.add(used, measured=measured, cost=cost, timing=timing, prompt=prompt)
         if used != NOTHING:
             model, cost, tally = name_of(self._provider), self.usage.cost, self._meters[0].held.tally
             self._conversation.record(model_usage(self._conversation, tally, model, used, cost=cost, measured=measured))
             if error:
                 self._conversation.log_event(self.usage)
         self._observe(times, error)
+
+    def _note_prompt(self, model: str, parts: Sequence[str]) -> None:
+        self._sent = SentPrompt(model, parts, self._request.stage)
+
+    def _prefix(self) -> PromptPrefix | None:
+        if self._sent is None:
+            return None
+        return self._prefixes.take(self._conversation.session, self._sent, in_round=self._in_round)
 
     def has_room(self, characters: int) -> bool:
         """Return True if so many more characters of the answer need no more budget."""

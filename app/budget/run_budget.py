@@ -78,6 +78,7 @@ class RunBudget(Struct):
             conversation=conversation,
             observers=self.ledger.observers,
             learn=learn,
+            prefixes=self.ledger.prefixes,
         )
 
     async def check_reply(self, provider: Provider, reply: Reply, conversation: Conversation) -> None:

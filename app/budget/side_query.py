@@ -1,6 +1,7 @@
-"""A side query to the model: a prompt outside of the conversation, without tools, with a time limit.
+"""A side query to the model, with a time limit: a prompt outside of the conversation, or a question behind it.
 
-The texts it is about are data: they stand between two lines with a random code.
+Outside of it, the texts it is about are data: they stand between two lines with a random code. Behind it, the model has
+read all but the question before, and its server has that in its cache.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.budget.run_budget import RunBudget
 from app.core.data_delimiters import as_data
 from app.core.events import Notice, Usage
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Provider, ProviderFailed
+from app.core.provider import CallForm, ModelRequest, Provider, ProviderFailed
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import head_and_tail
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 from app.transcript.whole_thoughts import known_as_answer
+from tools.tool import Tool
 
 MOST_CHARACTERS = 16_000  # to read
 MOST_ANSWERED = 1 << 18  # characters of an answer, from a server that ignores `max_tokens`
@@ -37,6 +40,13 @@ class SideAnswer(Struct, frozen=True):
     notices: tuple[Notice, ...] = ()
 
 
+class SentRequest(Struct, frozen=True):
+    """A request of the conversation, or its beginning, of about `counted` tokens."""
+
+    request: ModelRequest
+    counted: int
+
+
 class SideQuery(Struct):
     """Queries the model on the run's budget."""
 
@@ -50,9 +60,29 @@ class SideQuery(Struct):
         """The token counter of the model."""
         return self.model.counter
 
-    def reply(self) -> Reply:
-        """Return a reply without tool calls."""
-        return Reply({}, fences=lambda: False, new_id=str, prompt_suffix=self.provider.prompt_suffix)
+    def reply(self, tools: Sequence[Tool] = ()) -> Reply:
+        """Return a reply whose calls nothing runs; `tools` are those that its request offers."""
+        return Reply(
+            {tool.name: tool.parameters for tool in tools},
+            fences=lambda: bool(tools) and self.provider.call_form is CallForm.FENCED,
+            new_id=str,
+            prompt_suffix=self.provider.prompt_suffix,
+        )
+
+    async def ask_behind(
+        self, sent: SentRequest, question: str, totals: RunTotals, conversation: Conversation, *, most_tokens: int
+    ) -> SideAnswer | None:
+        """Query the model behind its own request; None where its window has no room for that.
+
+        Raises BudgetSpent, StoreFailed.
+        """
+        asked = Message("user", question)
+        counted = sent.counted + self.counter.measure(asked)
+        if counted + most_tokens > await self.counter.window():
+            return None
+        tools, messages = sent.request.tools, [*sent.request.messages, asked]
+        request = replace(sent.request, messages=messages, max_tokens=most_tokens, temperature=0.0)
+        return await self._make(request, counted, self.reply(tools), totals, conversation)
 
     async def room(self) -> int:
         """Return how many characters of data, in any script, fit the window together with the answer."""
@@ -99,10 +129,22 @@ class SideQuery(Struct):
         temperature: float | None = None,
     ) -> SideAnswer:
         """Query the model with these messages, as `ask` does. Raises BudgetSpent, StoreFailed."""
-        request = ModelRequest(
-            messages, max_tokens=most_tokens, temperature=temperature, inactivity_s=self.time_limit_s
-        )
+        request = ModelRequest(messages, max_tokens=most_tokens, temperature=temperature)
         prompt = sum(map(self.counter.measure, messages))
+        return await self._make(request, prompt, reply, totals, conversation, enough=enough)
+
+    async def _make(
+        self,
+        request: ModelRequest,
+        prompt: int,
+        reply: Reply,
+        totals: RunTotals,
+        conversation: Conversation,
+        *,
+        enough: int | None = None,
+    ) -> SideAnswer:
+        """Make this request, of about `prompt` tokens. Raises BudgetSpent, StoreFailed."""
+        request = replace(request, inactivity_s=self.time_limit_s)
         provider = self.provider.apart()  # a state of its own: requests may run in parallel
         metered_request = await self.run_budget.metered_request(provider, request, prompt, conversation)
         trouble = ""

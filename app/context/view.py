@@ -8,11 +8,13 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.budget.side_query import SentRequest
 from app.context.compaction.replay import CachedCounter, CompactedHistory, HistoryCache, WindowBudget
 from app.context.compaction.summarise import MessageRange, Summariser
 from app.context.compaction.summary import cut_position
 from app.context.compaction.trim import MOST_BYTES, attachment_bytes, limit_attachments
 from app.context.current_plan import reminder
+from app.context.lesson import Lesson
 from app.context.overflow import ContextOverflow
 from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
@@ -21,6 +23,8 @@ from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
+from app.models.wire.parameters import EFFORT
+from app.models.wire.tool_choice import NONE
 from app.storage.sessions import SummaryRow
 from app.transcript.conversation import Conversation
 from app.transcript.round_plan import RoundPlan
@@ -84,6 +88,7 @@ class View(Struct):
     parameters: Mapping[str, Any] = field(default_factory=dict)  # of each request, as a client gave them
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     entered: Callable[[CompactedHistory], None] | None = None  # called with the history that the run begins with
+    lesson: Lesson | None = None  # in the opening
     _compacted: CompactedHistory | None = None
 
     @property
@@ -97,16 +102,10 @@ class View(Struct):
 
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
         """
-        if self._compacted is None:
-            self._compacted = await self._known(conversation)
-            if self.entered:
-                self.entered(self._compacted)
-        compacted = self._compacted
-        room = await self._room(conversation.messages[compacted.position :], tools)
-        compacted.advance(conversation.messages, room)
-        if events := await self._summarise(conversation, room, totals):
+        compacted, room = await self._advanced(conversation, tools)
+        if events := await self._summarise(compacted, conversation, room, tools, totals):
             room = self._measured_anew(room)
-        compacted = self._compacted
+        compacted = self._compacted or compacted
         try:
             trimmed = compacted.fit(room)
         except ContextOverflow:
@@ -119,21 +118,92 @@ class View(Struct):
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
         messages = [*with_pictures_apart(rejoined(limited)), *notes]
         offered = tools if plan.tools else ()
-        request = ModelRequest(
-            messages,
-            offered,
-            opening=lambda: compacted.opening(self.opening(offered)),
-            inactivity_s=self.inactivity_s,
-            read=self.read,
-            describe_files=self._describes(conversation),
-            go_on=plan.go_on,
-            parameters=self.parameters,
-        )
+        request = replace(self._request(compacted, conversation, messages, offered), go_on=plan.go_on)
         opening = compacted.opening(room.head if plan.tools else self.opening(()))
         counted = room.tokens_of(opening) + sum(map(room.measure, messages))
         counted += room.described if request.tools else 0
         counter = self.counter
         return Fitted(request, counted, counter, counter.scale, events)
+
+    async def compact(
+        self, message_range: MessageRange, conversation: Conversation, tools: Sequence[Tool], totals: RunTotals
+    ) -> Sequence[AgentEvent]:
+        """Have this part of the conversation summarised. Raises StoreFailed."""
+        if self.summariser is None:
+            return ()
+        compacted, room = await self._advanced(conversation, tools)
+        sent = self._sent_range(compacted, conversation, room, tools, message_range)
+        return (await self.summariser.summarise(message_range, conversation, totals, sent))[1]
+
+    async def sent(self, conversation: Conversation, tools: Sequence[Tool]) -> SentRequest:
+        """Return the request that the next round would continue, for a question behind it. Raises StoreFailed."""
+        compacted, room = await self._advanced(conversation, tools)
+        return self._as_sent(compacted, conversation, room, tools)
+
+    async def _advanced(
+        self, conversation: Conversation, tools: Sequence[Tool]
+    ) -> tuple[CompactedHistory, WindowBudget]:
+        """Return the compacted history up to the end of the conversation. Raises StoreFailed."""
+        if self._compacted is None:
+            self._compacted = self._with_lesson(await self._known(conversation))
+            if self.entered:
+                self.entered(self._compacted)
+        room = await self._room(conversation.messages[self._compacted.position :], tools)
+        self._compacted.advance(conversation.messages, room)
+        return self._compacted, room
+
+    def _sent_range(
+        self,
+        compacted: CompactedHistory,
+        conversation: Conversation,
+        room: WindowBudget,
+        tools: Sequence[Tool],
+        message_range: MessageRange,
+    ) -> SentRequest | None:
+        """Return the request up to the end of the range; None if the model that is asked has not read it like that."""
+        if self.summariser is None or not self.summariser.asks_behind(self.counter):
+            return None
+        if compacted.incomplete or compacted.start != message_range.start:
+            return None
+        size = message_range.end - message_range.start + (2 if compacted.summary else 0)  # with the marker behind it
+        return self._as_sent(compacted, conversation, room, tools, size=size)
+
+    def _as_sent(
+        self,
+        compacted: CompactedHistory,
+        conversation: Conversation,
+        room: WindowBudget,
+        tools: Sequence[Tool],
+        *,
+        size: int | None = None,
+    ) -> SentRequest:
+        """Return the request, or its first messages, as the model gets it in a round with these tools."""
+        limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)[:size]
+        messages = [*with_pictures_apart(rejoined(limited))]
+        parameters = {name: value for name, value in self.parameters.items() if name == EFFORT}  # prompts may have it
+        if tools:
+            parameters["tool_choice"] = NONE
+        request = replace(self._request(compacted, conversation, messages, tools), parameters=parameters)
+        counted = room.tokens_of(compacted.opening(room.head)) + sum(map(room.measure, messages)) + room.described
+        return SentRequest(request, counted)
+
+    def _request(
+        self,
+        compacted: CompactedHistory,
+        conversation: Conversation,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+    ) -> ModelRequest:
+        return ModelRequest(
+            messages,
+            tools,
+            opening=lambda: compacted.opening(self.opening(tools)),
+            inactivity_s=self.inactivity_s,
+            read=self.read,
+            describe_files=self._describes(conversation),
+            parameters=self.parameters,
+            stage=(compacted.start, compacted.trims),
+        )
 
     def _plan_note(
         self, conversation: Conversation, compacted: CompactedHistory, room: WindowBudget, tools: Sequence[Tool]
@@ -146,6 +216,11 @@ class View(Struct):
             return ()
         note = reminder(conversation.messages, compacted.kept)
         return (shortened(note, room.budget // 3),) if note else ()
+
+    def _with_lesson(self, history: CompactedHistory) -> CompactedHistory:
+        if self.lesson:
+            self.lesson.history = history
+        return history
 
     def _describes(self, conversation: Conversation) -> bool:
         """Return True if attachments may be described in words for a model that cannot read them.
@@ -200,24 +275,33 @@ class View(Struct):
         counter = self.counter
         return replace(room, measure=CachedCounter(counter.measure), head_tokens=counter.measure_opening(room.head))
 
-    async def _summarise(self, conversation: Conversation, room: WindowBudget, totals: RunTotals) -> list[AgentEvent]:
+    async def _summarise(
+        self,
+        compacted: CompactedHistory,
+        conversation: Conversation,
+        room: WindowBudget,
+        tools: Sequence[Tool],
+        totals: RunTotals,
+    ) -> list[AgentEvent]:
         """Replace the older half by a summary if one is due. Raises StoreFailed."""
-        message_range = self._due(conversation.messages, room, self.counter.known_window)
-        if self.summariser is None or self._compacted is None or message_range is None:
+        message_range = self._due(compacted, conversation.messages, room, self.counter.known_window)
+        if self.summariser is None or message_range is None:
             return []
-        row, events = await self.summariser.summarise(message_range, conversation, totals)
+        sent = self._sent_range(compacted, conversation, room, tools, message_range)
+        row, events = await self.summariser.summarise(message_range, conversation, totals, sent)
         if row is None:
-            self._compacted.failed_at = self._compacted.seen_tokens
+            compacted.failed_at = compacted.seen_tokens
         else:
-            self._compacted = self.histories.keep(conversation.session, from_summary(row))
+            self._compacted = self._with_lesson(self.histories.keep(conversation.session, from_summary(row)))
             await self.counter.prepare(self._compacted.kept)
             self._compacted.advance(conversation.messages, self._measured_anew(room))
         return list(events)
 
-    def _due(self, messages: Sequence[Message], room: WindowBudget, window: int) -> MessageRange | None:
+    def _due(
+        self, compacted: CompactedHistory, messages: Sequence[Message], room: WindowBudget, window: int
+    ) -> MessageRange | None:
         """Return the messages to summarise now: before any would be dropped, but not again soon after a failure."""
-        compacted = self._compacted
-        if compacted is None or self.summarise_at >= 1:
+        if self.summarise_at >= 1:
             return None
         if compacted.failed_at is not None and compacted.seen_tokens < compacted.failed_at + window // 4:
             return None
@@ -267,6 +351,7 @@ class RelayView(Struct):
             verbatim=True,
             go_on=plan.go_on,
             parameters=self.parameters,
+            stage=(0, 0),
         )
         counted = sum(map(counter.measure, request.whole()))
         counted += counter.described(tools) if self.model.native_tools else 0

@@ -309,6 +309,14 @@ class Usage(Struct, frozen=True):
     round, `total_cost` that of the run so far, for models with a price. `timing` of a round holds `preparation_s`
     (context fitted, budget reserved), `first_token_s` (from the request to the first token, queue and retries included)
     and `tokens_per_s` (from the first token on; left out if the answer came at once).
+
+    `prompt_bytes` are those of the tools, the system text and the messages in the request, and the first `prefix_bytes`
+    of them are the same as in the session's round before, which servers read from their caches. `prefix_break` says why
+    the rest is another, if anything of that request is missing: `first` (none came before, as far as this server
+    remembers), `side_query` (a question beside the conversation), `other_model`, `tools` and `system` (other tools, or
+    another system text), `summarised` and `trimmed` (older messages became a summary, or were shortened or dropped),
+    `reminder` (the request before ended with a note for it alone), `edited` (an earlier message is another, as when a
+    text of it has become a secret).
     """
 
     type: ClassVar[str] = "usage"
@@ -321,6 +329,9 @@ class Usage(Struct, frozen=True):
     cost: float | None = None
     total_cost: float | None = None
     timing: dict[str, float] | None = None
+    prompt_bytes: int | None = None
+    prefix_bytes: int | None = None
+    prefix_break: str | None = None
 
 
 class RunFinished(Struct, frozen=True):

@@ -131,6 +131,8 @@ class ProviderFailed(Exception):
 
 ReadFile = Callable[[str], Awaitable[bytes]]
 TextPiece = TextChunk | Thought
+NotePrompt = Callable[[str, Sequence[str]], None]
+"""Take note of a prompt that goes out: the model at its server, and the prompt as JSON, part by part."""
 TakeText = Callable[[TextPiece], bool]
 """Take a piece at once, or return False and change nothing."""
 
@@ -150,6 +152,9 @@ class ModelRequest(Struct, frozen=True):
 
     With `go_on` the last reply, which broke off, is to be continued. It is the reminder that asks for that, behind the
     reply; a server that can continue a message does without it. Empty: there is none, and no other server will do.
+
+    `stage` is how many messages of the session a summary replaces, and how often the others were trimmed; None for a
+    prompt that is not the conversation's.
     """
 
     messages: Sequence[Message]
@@ -169,8 +174,10 @@ class ModelRequest(Struct, frozen=True):
     go_on: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     traceparent: str = ""  # a header of W3C Trace Context; empty for none
+    stage: tuple[int, int] | None = None
+    note_prompt: NotePrompt | None = None  # called for each attempt
 
-    __repr__ = repr_without("key", "afford", "take_text")
+    __repr__ = repr_without("key", "afford", "take_text", "note_prompt")
 
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]

@@ -23,8 +23,11 @@ VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.ToolFinished.type: ("duration_s",),
     events.ApprovalRequired.type: ("expires_at",),
     events.Notice.type: ("retry_at",),
-    events.Usage.type: ("timing", "total_prompt_tokens", "total_completion_tokens", "total_cost"),
-}
+    events.Usage.type: (
+        "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",
+        "prompt_bytes", "prefix_bytes", "prefix_break",  # of requests to a server: a replay makes none
+    ),
+}  # fmt: skip
 TIMES = frozenset({"timing", "expires_at", "retry_at", "duration_s"})
 # Notices of what happened around a run, and of estimates of a server's state.
 AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})

@@ -60,6 +60,7 @@ class ReplayedModel(BaseProvider):
         self._rounds = deque(one for one in requests if not one.side)
         self._streamed: parts.RequestPart | None = None  # the last request of a round
         self._sides = deque(one for one in requests if one.side)
+        self.asked_behind = any(one.side and one.held.tools for one in requests)  # the conversation, with its tools
         self._shown = shown
         self._stop = stop
         self.costs: Mapping[tuple[int, int], float] = {}  # of requests, by their tokens

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Any, Self, cast
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Struct, field
@@ -230,7 +231,7 @@ class Stage(Struct, kw_only=True):
         return View(
             self.model,
             self._opening,
-            summariser=Summariser(notes),
+            summariser=Summariser(notes, WeakSet([] if self.model.asked_behind else [self.route.counter])),
             summarise_at=self.settings.summarise_at,
             histories=histories,
             parameters=self.options.parameters,

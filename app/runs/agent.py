@@ -82,6 +82,10 @@ def new_call_id() -> str:
     return f"c{token_hex(4)}"
 
 
+def first_request(messages: Sequence[Message]) -> str:
+    return next((message.text for message in messages if message.role == "user"), "")
+
+
 class Agent(Struct):
     """Everything one run works with."""
 
@@ -146,8 +150,7 @@ class Agent(Struct):
         conversation = context.conversation
         context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
         await self._wait_for_servers(context)
-        begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
-        self.toolbox.choose(conversation.session, begun_with)
+        self.toolbox.choose(conversation.session, first_request(conversation.messages))
         if self.scope.recorder:
             await self.scope.recorder.begin()
         if left is None or not left.is_announced:

@@ -26,6 +26,7 @@ from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
 from app.context.history_search import HistorySearch
+from app.context.lesson import Lesson
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
@@ -275,7 +276,8 @@ class RunFactory(Struct, kw_only=True):
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
         texts = self._texts(options, persona, project)
-        prompt = texts.opening(workspace, _lines(options, guards.line), route)
+        lesson = Lesson(route)
+        prompt = texts.opening(workspace, _lines(options, guards.line), route, lesson)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         remembers = options.memory is not False
@@ -304,6 +306,7 @@ class RunFactory(Struct, kw_only=True):
         )
         recorder = scope.recorder = self._recorder(scope, options, route, sources=texts.sources)
         view = self._view(options, route, prompt, notes)
+        view.lesson = lesson
         view.entered = recorder.entered if recorder else None
         return Agent(
             route,
@@ -383,7 +386,7 @@ class RunFactory(Struct, kw_only=True):
             prompt,
             options.inactivity_s,
             summaries=self.store.summaries,
-            summariser=Summariser(notes),
+            summariser=Summariser(notes, self.histories.asked_apart),
             summarise_at=self.settings.summarise_at,
             histories=self.histories,
             read=self.files.read,

@@ -26,6 +26,7 @@ from app.core.provider import TokenUsage
 from app.models.endpoints.prices import total
 from app.storage.runs import EventRow
 from app.transcript.conversation import INTERRUPTED
+from app.transcript.prompt_prefixes import PromptPrefix
 from app.transcript.reply import NEVER_MADE
 from app.transcript.reply_calls import THOUGHT
 from app.transcript.timings import RunTimes
@@ -86,6 +87,7 @@ class RunTotals(Struct):
         measured: bool,
         cost: float | None = None,
         timing: dict[str, float] | None = None,
+        prompt: PromptPrefix | None = None,
     ) -> Usage:
         self.prompt_tokens += used.prompt_tokens
         self.completion_tokens += used.completion_tokens
@@ -104,6 +106,9 @@ class RunTotals(Struct):
             cost=cost,
             total_cost=self.cost,
             timing=timing,
+            prompt_bytes=prompt.size if prompt else None,
+            prefix_bytes=prompt.same if prompt else None,
+            prefix_break=prompt.ends if prompt else None,
         )
 
     def record(self, event: AgentEvent) -> None:

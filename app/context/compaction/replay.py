@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakSet
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +18,8 @@ from app.context.compaction.steps import PROMPT, Measure
 from app.context.compaction.trim import Trimmed, trim
 from app.context.overflow import ContextOverflow
 from app.core.messages import Message, as_json, for_models, load
+from app.core.provider import CallForm
+from app.models.tokens.counter import TokenCounter
 from app.models.tokens.cutting import shortened
 
 TARGET = 0.75  # of the budget: trimming goes down to this share, so that the next rounds need none
@@ -78,6 +81,8 @@ class CompactedHistory:
         self.incomplete = False  # messages were dropped or shortened
         self.seen_tokens = 0  # of all messages up to `position`
         self.failed_at: int | None = None  # `seen_tokens` when a summary failed
+        self.trims = 0  # how often it was trimmed
+        self.taught: tuple[str, CallForm] | None = None  # the form of calls that the prompt has taught which model
         self._sent = False  # `kept` is what the last request carried
         self._prompt_shortened = False  # the system prompt stays shortened
         self._unfittable = 0  # tokens that trimming could not make fit: retried only at twice as many
@@ -162,7 +167,9 @@ class CompactedHistory:
         trimmed = trim([*head, *self.kept], room.budget, room.measure, opening=len(head), target=target)
         self._prompt_shortened = self._prompt_shortened or (len(head) > 0 and trimmed.messages[0] is not head[0])
         self.kept = trimmed.messages[len(head) :]
-        self.incomplete = self.incomplete or trimmed.dropped > 0 or trimmed.shortened > 0
+        if trimmed.dropped or trimmed.shortened:
+            self.incomplete = True
+            self.trims += 1
         return trimmed
 
 
@@ -174,6 +181,7 @@ class HistoryCache:
     """
 
     def __init__(self, most: int = 64) -> None:
+        self.asked_apart = WeakSet[TokenCounter]()  # see Summariser
         self._most = most
         self._histories: dict[str, CompactedHistory] = {}
 

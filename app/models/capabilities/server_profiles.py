@@ -43,6 +43,7 @@ class Profile(Struct, frozen=True):
     https://api-docs.deepseek.com/guides/chat_prefix_completion, https://docs.mistral.ai/capabilities/completion/prefix,
     https://platform.kimi.ai/docs/guide/use-partial-mode-feature-of-kimi-api); Anthropic's models before Claude 4.6 can
     (https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6#prefill-removal).
+    `hides_tools`: with `tool_choice` none its prompts lack the tools, and so begin otherwise than those before.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Profile(Struct, frozen=True):
     leaves_calls: bool = False
     any_order: bool = False
     prefix: PrefixForm | None = None
+    hides_tools: bool = False
 
     @property
     def base_url(self) -> str:
@@ -68,7 +70,13 @@ PROFILES: tuple[Profile, ...] = (
         leaves_calls=True,
         prefix=PrefixForm(body={"continue_final_message": True, "add_generation_prompt": False}),
     ),
-    Profile("SGLang", port=30000, leaves_calls=True, prefix=PrefixForm(body={"continue_final_message": True})),
+    Profile(
+        "SGLang",
+        port=30000,
+        leaves_calls=True,
+        hides_tools=True,
+        prefix=PrefixForm(body={"continue_final_message": True}),
+    ),
     Profile("LM Studio", port=1234, leaves_calls=True),
     Profile("Ollama", port=11434, leaves_calls=True),
     Profile("OpenAI", hosts=("api.openai.com",), limit="max_completion_tokens", any_order=True),

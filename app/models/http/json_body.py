@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+PROMPT = ("tools", "system", "messages")
 _compact = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -22,6 +23,12 @@ def encode(body: Mapping[str, Any]) -> bytes:
     if others:
         fields.insert(0, encoded(others)[1:-1])
     return f"{{{','.join(fields)}}}".encode("ascii")
+
+
+def with_encoded_prompt(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body with the fields of its prompt encoded, in the order in which models read them."""
+    prompt = {name: encoded(body[name]) for name in PROMPT if name in body}
+    return {name: value for name, value in body.items() if name not in prompt} | prompt
 
 
 def encoded(value: Any) -> EncodedJSON:

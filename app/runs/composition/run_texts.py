@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.config.settings import Settings
+from app.context.lesson import Lesson
 from app.context.persona import Persona
 from app.context.project_files import ProjectContext
 from app.context.prompt import Override, Prompt, shared_opening
@@ -46,7 +47,7 @@ class RunTexts(Struct, frozen=True):
         texts = of_prompt(self.persona, self.override, self.mcp.tools(), instructions.strip(), self.mcp.instructions())
         return [*texts, *of_profile(self.profile), *of_summaries(row.text for row in summaries)]
 
-    def opening(self, workspace: Path, guards: str, route: ModelRoute) -> Opening:
+    def opening(self, workspace: Path, guards: str, route: ModelRoute, lesson: Lesson) -> Opening:
         """The beginning of the run's requests."""
         fixed = partial(
             shared_opening,
@@ -64,4 +65,4 @@ class RunTexts(Struct, frozen=True):
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
             return fixed(tools, notes=notes, **form)
 
-        return Prompt(Clock(self.settings.time_zone), lambda: route.call_form, write)
+        return Prompt(Clock(self.settings.time_zone), lesson, write)

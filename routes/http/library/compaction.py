@@ -51,7 +51,7 @@ async def compact_session(request: Request) -> Response:
     if busy := await services.runs.under_way(session.id):
         raise SessionBusy(busy)
     options = await services.factory.resolved(principal, RunOptions(model=body.model), session.id)
-    agent = compacting_agent(services.factory, principal, options)
+    agent = await compacting_agent(services.factory, principal, options, session.id)
     await check_compactable(agent, services.store, session.id)
 
     def audited(row: RunRow) -> Sequence[AuditRow]:

@@ -13,7 +13,7 @@ import pytest
 from app.config.notification_settings import NotificationSettings
 from app.core.messages import Message
 from app.models.scripted import Pause, Reply, Scripted
-from app.runs.digests.jobs import LONGEST_SUMMARY, LONGEST_TITLE, is_due, title_and_summary
+from app.runs.digests.jobs import BEHIND, LONGEST_SUMMARY, LONGEST_TITLE, is_due, title_and_summary
 from app.storage.notices.digests import DUE, DigestDue, DigestRow
 from tests.support.server.receivers import until
 from tests.support.server.serving import Served, serving, settings_in
@@ -89,8 +89,9 @@ async def test_a_session_gets_a_title_and_a_summary(tmp_path: Path) -> None:
         session = (await served.chat("Hello cat"))[0]["session"]
         [row] = await listed(served, "Cats and dogs")
         assert row["summary"] == "The user greets a cat. The dog is named."
-        rule = provider.requests[1].messages
-        assert "data" in rule[0].text and "Hello cat" in rule[1].text and not provider.requests[1].tools
+        first, asked = provider.requests
+        assert asked.whole()[: len(first.whole())] == first.whole() and asked.tools == first.tools
+        assert [one.text for one in asked.messages[-2:]] == ["Meow.", BEHIND], "behind what the model has read"
         await served.chat("And?", session=session)  # 4 messages: too little was added
         await settled(served)
         await served.client.patch(f"/sessions/{session}", json={"title": "Mine"})
@@ -100,6 +101,16 @@ async def test_a_session_gets_a_title_and_a_summary(tmp_path: Path) -> None:
         assert row["summary"] == "Later.", "a person's title stays, and the summary is renewed"
         used = (await served.client.get(f"/sessions/{session}")).json()["usage"]
         assert used["requests"] == 5, "in the budget of the owner"
+
+
+@pytest.mark.parametrize("answer", ["", "```bash\nls\n```"])
+async def test_a_model_that_writes_none_behind_a_conversation_gets_it_as_data(tmp_path: Path, answer: str) -> None:
+    provider = Scripted(["Meow.", answer, WRITTEN])
+    async with serving(tmp_path, provider, **ON) as served:
+        await served.chat("Hello cat")
+        await listed(served, "Cats and dogs")
+    rule, data = provider.requests[2].messages
+    assert "data" in rule.text and "Hello cat" in data.text and not provider.requests[2].tools
 
 
 async def test_by_default_conversations_that_a_person_watches_get_one(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from app.models.scripted import DEMO, Scripted
+from tests.support.models.chatting import WHOLE, chat_with
+from tests.support.models.upstream import upstream
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import PHONE, Page, browsing, expect, home, say, shot
 from tests.support.page.stories import too_wide
@@ -43,6 +46,24 @@ async def test_the_bar_tells_model_context_tokens_cost_and_sandbox(tmp_path: Pat
         await expect(page.get_by_role("complementary", name="Where commands run")).to_contain_text("Level: ")
         await page.keyboard.press("Escape")
         await expect(bar.get_by_role("button", name="Sandboxed")).to_be_focused()
+
+
+async def test_the_tokens_tell_how_much_of_the_prompt_is_that_of_the_request_before(tmp_path: Path) -> None:
+    async with (
+        upstream(WHOLE, repeat=True, chats=True) as server,
+        chat_with(server) as model,
+        serving(tmp_path, model) as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.goto(home(served))
+        await say(page, "Hello")
+        await page.get_by_role("group", name="Status").get_by_role("button", name="Context:").click()
+        panel = page.get_by_role("complementary", name="Tokens")
+        await expect(panel).to_contain_text("0 % · first request")
+        await say(page, "Again")
+        await expect(panel.get_by_text(re.compile(r"^9\d %$"))).to_be_visible()
+        await shot(page, "tokens-prefix")
 
 
 async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_path: Path) -> None:

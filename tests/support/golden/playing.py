@@ -221,6 +221,7 @@ SPELLINGS = (
     (re.compile(r'"(expires_at|retry_at)": [\d.]+'), r'"\1": 1767322800.0'),
 )
 CATALOGUE = json.dumps([tool.name for tool in TOOLS]).rstrip("]")  # a further tool changes no log
+BYTES = re.compile(r'"(prompt_bytes|prefix_bytes)": [1-9]\d*')  # so do these
 TOKENS = re.compile(r'"((?:total_)?prompt_tokens)": \d+(?=[^{}]*"measured": false)')  # counts the folder and the date
 
 
@@ -242,6 +243,7 @@ class Names:
         text = text.replace(str(self.folder), "/folder")
         text = text.replace(CATALOGUE, '["the whole catalogue"')
         text = TOKENS.sub(r'"\1": 1000', text)
+        text = BYTES.sub(r'"\1": 1000', text)
         for pattern, spelling in SPELLINGS:
             text = pattern.sub(spelling, text)
         return IDS.sub(self._id, text)

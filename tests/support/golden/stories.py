@@ -240,7 +240,7 @@ STORIES: dict[str, Story] = {
     ),
     "context_summarised": Story(
         "A conversation that outgrows the window: the older messages become a summary.",
-        ["One.", "Two.", "She wrote of engines.", "Three."],
+        ["One.", "Two.", "What was done: she wrote of engines.", "Three."],
         messages=("First. " + LONG, "Second. " + LONG, "Third. " + LONG),
         flags={"window": "4096"},
     ),

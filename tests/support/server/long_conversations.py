@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from app.context.compaction.summarise import BEHIND
 from app.core.messages import Message
 from app.core.provider import CallForm, Finished, ModelRequest, Piece, TextChunk
 from app.models.scripted import Scripted
@@ -14,7 +15,7 @@ from tests.support.server.serving import Served
 LIMIT_S = 100
 GOAL = "Sort the letters of Ada Lovelace by the year they were written in."
 CHATTER = "And then she wrote of engines, of numbers and of music, at length. " * 12
-SUMMARISING = "You keep the notes"
+SUMMARISING = BEHIND.partition("{")[0]
 TOOLS = ["read_file", "recall_history"]
 
 
@@ -30,7 +31,7 @@ class Secretary(Scripted):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         messages = request.whole()
-        if not messages[0].text.startswith(SUMMARISING):
+        if not asks_for_notes(request):
             self.sent.append(messages)
             yield TextChunk(f"Answer {len(self.sent)}. {self.chatter}")
             yield Finished("stop")
@@ -39,6 +40,10 @@ class Secretary(Scripted):
         async with aclosing(Scripted([self.notes]).stream(request)) as pieces:
             async for piece in pieces:
                 yield piece
+
+
+def asks_for_notes(request: ModelRequest) -> bool:
+    return request.messages[-1].text.startswith(SUMMARISING) or "keep the notes" in request.messages[0].text
 
 
 async def chat_turns(

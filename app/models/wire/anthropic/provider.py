@@ -112,8 +112,13 @@ class AnthropicMessages(HostedProvider):
                     raise self._refusal(refusal, request, native=native) from refusal
 
     def _given(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the parameters as this API has them; a client of its own says itself how the model thinks."""
+        """Return the parameters as this API has them; a client of its own says itself how the model thinks.
+
+        An agent does without a choice of tools: another one than before discards what is cached of the messages.
+        """
         given = dict(request.parameters)
+        if not request.verbatim:
+            given.pop("tool_choice", None)
         if request.verbatim or self._parameters.refuses(EFFORT, given.get(EFFORT)):
             return given
         return with_thinking(given)

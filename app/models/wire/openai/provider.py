@@ -49,7 +49,7 @@ from app.models.wire.openai.reasoning_replay import (
 from app.models.wire.openai.template_limits import limits_in, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
 from app.models.wire.parameters import limit_in, without_limit
-from app.models.wire.tool_choice import ABOUT_TOOLS, tool_choice
+from app.models.wire.tool_choice import ABOUT_TOOLS, NONE, tool_choice
 from tools.tool import Tool
 
 
@@ -198,7 +198,8 @@ class OpenAIChat(HostedProvider):
         """
         given = request.parameters
         choice = tool_choice(request.parameters)
-        if not native:
+        hides = choice.mode == NONE and not request.verbatim and profile_of(self.base_url).hides_tools
+        if not native or hides:
             return {name: value for name, value in given.items() if name not in ABOUT_TOOLS}, request.tools
         if not choice.names or not self.leaves_calls:
             return given, request.tools

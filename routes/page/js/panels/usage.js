@@ -108,6 +108,7 @@ function content(page, spent) {
       [t("usage.size"), room ? t("usage.tokens", { count: room }) : t("usage.unknown")],
       [t("usage.used"), share !== null && `${Math.round(share * 100)} %`],
       [t("usage.cached"), latest?.cached_tokens ? t("usage.tokens", { count: latest.cached_tokens }) : null],
+      [t("usage.repeated"), repeated(latest)],
       [t("usage.counted"), latest && t(latest.measured ? "usage.counted.measured" : "usage.counted.estimated")],
     ]),
     context && h("p", {}, lastReduction(context)),
@@ -120,6 +121,13 @@ function content(page, spent) {
       [t("usage.cost"), sum.cost ? money(sum.cost) : t("usage.cost.none")],
     ]),
   ];
+}
+
+/** The share of the last prompt that equals the one before, and why the rest differs. */
+function repeated(latest) {
+  if (!latest?.prompt_bytes) return null;
+  const share = `${Math.floor((100 * latest.prefix_bytes) / latest.prompt_bytes)} %`;
+  return latest.prefix_break ? `${share} · ${t(`usage.break.${latest.prefix_break}`)}` : share;
 }
 
 /** The last reduction of the context. */

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.budget.side_query import DATA_RULE
 from app.context.compaction.summarise import FAILED, STARTED
 from app.core.messages import AskedCall, Message, dump
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed
@@ -21,7 +22,7 @@ from app.storage.sessions import MessageRow
 from tests.support.access.people import bearer
 from tests.support.server.events import notices, of_kind
 from tests.support.server.histories import shown_session
-from tests.support.server.long_conversations import CHATTER, GOAL, SUMMARISING, TOOLS, Secretary, chat_turns
+from tests.support.server.long_conversations import CHATTER, GOAL, TOOLS, Secretary, asks_for_notes, chat_turns
 from tests.support.server.serving import Served, serving, stored
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +38,7 @@ class Slow(Secretary):
         self.begun = asyncio.Event()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        if request.whole()[0].text.startswith(SUMMARISING):
+        if asks_for_notes(request):
             self.begun.set()
         async with aclosing(super().stream(request)) as pieces:
             async for piece in pieces:
@@ -72,6 +73,20 @@ async def test_the_older_half_is_summarised_at_once_at_every_server(tmp_path: Pa
     assert len(request) == 1 + 1 + 1 + 6 + 1, "prompt, summary, marker, the newer half and the message"
     assert status == 200 and again["summary"]["messages"] > 6
     assert [row["decision"] for row in audit if row["action"] == "compact"] == ["allow", "allow"]
+
+
+async def test_it_is_asked_behind_the_last_runs_requests_and_another_model_gets_data(tmp_path: Path) -> None:
+    model = Secretary()
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        session = (await chat_turns(served, 6))[0][0]["session"]
+        answer = (await compact(served, session))[1]
+        await chat_turns(served, 2, session)
+        assert (await compact(served, session, {"model": "scripted"}))[0] == 200
+        [started, *_] = await served.events(answer["run"])
+    behind, apart = model.asked
+    assert behind.whole()[:-1] == model.sent[5][: len(behind.whole()) - 1], "as the model has read it"
+    assert [tool.name for tool in behind.tools] == TOOLS and behind.parameters == {"tool_choice": "none"}
+    assert not apart.tools and DATA_RULE in apart.messages[0].text and started["tools"] == []
 
 
 TROUBLES: dict[str, tuple[Sequence[Any], str]] = {
