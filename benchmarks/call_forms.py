@@ -104,7 +104,8 @@ NO_TOOL_NEEDED = (
     *("What is 2 + 2?", "Say nothing.", "Translate dog into French.", "Is water wet?", "Name three colours.", "Bye."),
     *("Describe a house.", "Why is the sky blue?", "Write a poem.", "Count to ten."),
 )
-ONE_CALL = {"tool_choice": "required", "parallel_tool_calls": False}
+# A small model repeats itself up to the limit in one of seven calls without the penalty; such a call is cut.
+ONE_CALL = {"tool_choice": "required", "parallel_tool_calls": False, "repeat_penalty": 1.1}
 MOST_FORCED = 512  # tokens
 
 

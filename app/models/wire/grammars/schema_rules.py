@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from parsing.arguments import properties_of, required_of, resolve, type_name
@@ -59,6 +60,14 @@ class Rules:
         self._texts[name] = expression
         return name
 
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def keep(self, most: int) -> None:
+        """Drop the rules that were added after so many."""
+        self._texts = dict(islice(self._texts.items(), most))
+        self._names = {text: name for name, text in self._texts.items()}
+
     def __str__(self) -> str:
         return "\n".join([*(f"{name} ::= {text}" for name, text in self._texts.items()), JSON_RULES])
 
@@ -75,9 +84,11 @@ def character(one: str) -> str:
 
 def arguments_rule(rules: Rules, schema: Schema) -> str:
     """Return the rule for the arguments of a tool; any object if its schema is too large, or names no property."""
+    before = len(rules)
     try:
         return SchemaRules(rules, schema).arguments()
-    except TooLarge:  # what was added until then is not referred to
+    except TooLarge:
+        rules.keep(before)  # others refer to rules that are missing
         return "object"
 
 
@@ -115,6 +126,7 @@ class SchemaRules:
             case {"const": constant}:
                 return _constant(constant)
             case {"enum": [*choices]} if choices:
+                self._parts += len(choices)
                 return self._one_of(map(_constant, choices))
             case {"allOf": [*parts], **rest}:
                 return self._value(self._merged(rest, *parts), depth + 1)
@@ -161,7 +173,8 @@ class SchemaRules:
         more = schema.get("patternProperties") or schema.get(
             "additionalProperties", not isinstance(schema.get("properties"), Mapping)
         )
-        if not properties and more in (True, {}):
+        more = True if more == {} else more
+        if not properties and more is True:
             return "object"
         further = f'string ws ":" ws {self._value(more if isinstance(more, Mapping) else {}, depth + 1)}'
         # From the last property to the first: what follows it if it is the first one written, and if it is not.
