@@ -132,7 +132,7 @@ TRIP = {"trip": {"city": "{city}", "guests": [{"name": "Ann", "age": "{a}"}, {"n
 NAMED = {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}}
 CALL = '{"name": "get_weather", "arguments": {"city": "{word}"}}'
 COUNT = "Count from 1 to 100, one number after the other, separated by spaces, in digits."
-AT_ONCE = Probe(name="8 at once", prompt="Reply with exactly this word and nothing else: {word}", both=False, tokens=32)
+AT_ONCE = Probe(name="8 at once", prompt="Reply with exactly this word and nothing else: {word}", both=False, tokens=16)
 TOO_LONG = Probe(name="window's end", prompt="{long}", both=False, samples=1, tokens=8, is_cut=True)
 
 PROBES = (

@@ -19,6 +19,7 @@ from tools.base.patterns import lazy_pattern
 BACKQUOTES = lazy_pattern(r"`+")
 MOST_EVIDENCE = 3
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
+ENOUGH = 4  # prompts to judge a model by
 GRAMMARS = ("llama.cpp", "vLLM", "SGLang")  # servers that can enforce one
 LEAST_WINDOW = 512
 
@@ -151,6 +152,9 @@ def weaknesses(
         yield "It makes fewer than half of the calls that it is asked for, in every form: use a larger model for tools."
     seen_in = {id(one.trial) for found in sightings.values() for one in found}
     native = [trial for trial in trials if trial.is_native and trial.is_whole and id(trial) not in seen_in]
+    asked = [trial for trial in native if trial.probe.is_scored]
+    if len(asked) >= ENOUGH and (right := sum(trial.is_right for trial in asked)) < WEAK * len(asked):
+        yield f"It makes {right} of {len(asked)} calls that it is asked for natively."
     unreadable = [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]
     if len({one.streamed for one in unreadable}) == 2:  # in one way only it is not the model's
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
@@ -185,8 +189,9 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
             settings |= row.helps
     if form := form_for(subject, scores, sightings):
         settings["tool_calls"] = form
+        settings.pop(TOOL_GRAMMAR, None)  # which native calls would need
     native = next((score for score in scores if score.form == NATIVE), None)
-    if native and subject.server in GRAMMARS and settings.get("tool_calls", NATIVE) == NATIVE and share(native) < WEAK:
+    if native and not form and subject.server in GRAMMARS and share(native) < WEAK:
         settings[TOOL_GRAMMAR] = "on"
     if "busy" in sightings:
         at_once = [trial for trial in subject.trials if trial.probe is AT_ONCE]
