@@ -143,7 +143,7 @@ class Agent(Struct):
         context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
         await self._wait_for_servers(context)
         begun_with = next((message.text for message in conversation.messages if message.role == "user"), "")
-        self.toolbox.choose(conversation.session, begun_with)
+        await self.toolbox.choose(conversation.session, begun_with)
         if self.scope.recorder:
             await self.scope.recorder.begin()
         if left is None or not left.is_announced:
