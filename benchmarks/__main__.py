@@ -21,7 +21,7 @@ from benchmarks import (
     stages,
     startup,
 )
-from benchmarks.recall import memory
+from benchmarks.recall import memory, tools
 from benchmarks.replies import endings, hints, many_tools
 from benchmarks.serving import databases, replicas, served_models, stalls
 from benchmarks.stored import replays
@@ -50,6 +50,7 @@ ALL = (
     replays,
     mcp,
     memory,
+    tools,
     page,
 )
 names = {benchmark.__name__.partition(".")[2]: benchmark for benchmark in ALL}

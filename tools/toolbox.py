@@ -125,7 +125,7 @@ class Toolbox:
         """The tools that may be used at all, listed or not."""
         return self.offered
 
-    def choose(self, session: str, message: str) -> None:
+    async def choose(self, session: str, message: str) -> None:
         """List what fits the message that began the session: here all."""
 
     @property

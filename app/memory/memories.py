@@ -86,6 +86,11 @@ class Memories:
         self.jobs = asyncio.Event()  # set when a run has left a job of extraction
         self._resumes = 0.0  # when the embedder is used again after a failure
 
+    @property
+    def withholds(self) -> bool:
+        """Return whether rules of labels keep texts from the embedder."""
+        return self._withheld != NO_LABELS
+
     async def remember(self, owner: str, text: str, kind: str, source: Source) -> tuple[MemoryRow, bool]:
         """Store a memory; return it, and False if its owner has this text. Raises UnfitMemory.
 

@@ -18,6 +18,7 @@ from app.memory.embedders.endpoint import EndpointEmbedder
 from app.memory.embedders.local import LocalE5, is_installed
 from app.memory.extraction import Extraction
 from app.memory.memories import Memories
+from app.memory.tool_meaning import ToolMeaning
 from app.models.endpoints.model_registry import Models
 from app.replicas.peers import Peers
 from app.storage.kill_switch import KillSwitch
@@ -74,6 +75,15 @@ def embedder_of(settings: MemorySettings) -> Embedder | None:
         )
         return Embedder(endpoint)
     return Embedder(LocalE5()) if is_installed() else None
+
+
+def tool_meaning_of(memories: Memories, stack: AsyncExitStack) -> ToolMeaning | None:
+    """Return what knows the meaning of tools, until `stack` closes: the memory's embedder, if it may have all texts."""
+    if memories.embedder is None or memories.withholds:
+        return None
+    meaning = ToolMeaning(memories.embedder)
+    stack.push_async_callback(meaning.close)
+    return meaning
 
 
 def memory_tools(settings: MemorySettings) -> Sequence[Tool]:

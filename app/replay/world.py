@@ -128,7 +128,7 @@ class ReplayedChoices(ToolChoices):
         super().__init__()
         self._listed = listed
 
-    def choose(self, *_: object) -> frozenset[str]:
+    async def choose(self, *_: object) -> frozenset[str]:
         return self._listed
 
 

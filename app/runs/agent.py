@@ -150,7 +150,7 @@ class Agent(Struct):
         conversation = context.conversation
         context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
         await self._wait_for_servers(context)
-        self.toolbox.choose(conversation.session, first_request(conversation.messages))
+        await self.toolbox.choose(conversation.session, first_request(conversation.messages))
         if self.scope.recorder:
             await self.scope.recorder.begin()
         if left is None or not left.is_announced:

@@ -72,12 +72,12 @@ def tools_for(wanted: int, count: int) -> list[Tool]:
     return [*mixed, *others[len(needed) * each :]][:count]
 
 
-def toolbox_of(tools: list[Tool], request: str, *, chosen: bool) -> Toolbox:
+async def toolbox_of(tools: list[Tool], request: str, *, chosen: bool) -> Toolbox:
     sources = {"servers": [one.name for one in tools if one.name.startswith("mcp__")]}
     tools = [*TOOLS, *tools]
     limit = SHARE * WINDOW if chosen else float("inf")
     toolbox = toolbox_within(limit, tools, lambda *_: Allow(), "ann", sources, choices=ToolChoices())
-    toolbox.choose("session", request)
+    await toolbox.choose("session", request)
     return toolbox
 
 
@@ -110,7 +110,7 @@ async def measured(served: Served, count: int, *, chosen: bool) -> str:
                 overrides=AbilityOverrides("fenced"), defaults=RequestDefaults(MOST_TOKENS, 0.0),
             )  # fmt: skip
             for at, (name, _, _, request) in enumerate(WANTED):
-                toolbox = toolbox_of(tools_for(at, count), request, chosen=chosen)
+                toolbox = await toolbox_of(tools_for(at, count), request, chosen=chosen)
                 listed += f"mcp__{name}" in toolbox.offered.by_name
                 text, called, tokens = await answer(model, toolbox, request)
                 named += loose(name) in loose(text) or loose(name.partition("__")[2]) in loose(text)

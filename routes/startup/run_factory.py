@@ -19,7 +19,7 @@ from app.context.project_files import ProjectFiles
 from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
 from app.mcp.servers import McpServers
-from app.memory.startup import memory_tools
+from app.memory.startup import memory_tools, tool_meaning_of
 from app.policy.current_rights import principal_named
 from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles
@@ -40,6 +40,7 @@ from tools.base.tasks import in_background
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
+from tools.mcp.tool_search import ToolChoices
 from tools.sandbox.command import GitAuthor
 from tools.sandbox.sandbox import NoSandbox, Sandbox, find_sandbox
 from tools.tool import Tool
@@ -99,6 +100,7 @@ async def opened_run_factory(
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),
             hooks=manager.hooks,
             memories=models.memories,
+            choices=ToolChoices(tool_meaning_of(models.memories, stack)),
             rules=compiled_rules(settings.rules),
         )
         stack.enter_context(recording(storage.metrics, journal, factory, registry))

@@ -7,38 +7,29 @@ a call of `call_tool` is replaced by the call inside before it is authorised.
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from parsing import Arguments
 from parsing.aliases import renamed
 from tools.base.outcome import Progress, Result
-from tools.base.patterns import lazy_pattern
 from tools.base.permit import Permit
 from tools.base.rights import Risk, Role
 from tools.base.texts import shortened
+from tools.mcp.tool_index import Index, Meaning, ranked, shared
 from tools.tool import NO_TOOLS, Context, Tool, ToolList, answering, tokens_of
 from tools.toolbox import Allow, Current, Decide, Decision, Offer, Toolbox, as_listed
 
 V = TypeVar("V")
 FEW = 6  # tools that fit the message
+MOST_OF_SERVER = 4  # of these, if others have some that fit
 LATELY = 3  # tools that were used lately
 MOST_SESSIONS, MOST_PRINCIPALS = 4096, 512  # that are remembered
 SEARCH, CALL = "search_tools", "call_tool"
 FOUND = 6  # tools in the result of one search
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_SOURCES = 600, 3000, 300  # characters
-MAX_QUERY = 64  # words
-MAX_MESSAGE = 4000  # characters
-COMMON = """
-    a an and any are as at be but by can could do does for from give has have hello how i if in into is it its let me my
-    need no not now of on one or our out please so some tell that the their them then there these this to up us use want
-    was we what when where which who will with would you your
-"""
-WEIGHTS = "8.0, 2.0, 1.0"  # of a word in the name, the description, the arguments
-_WORD = lazy_pattern(r"[^\W_]+")
-_HUMP = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 _CALL = {
     "type": "object",
@@ -72,8 +63,7 @@ def toolbox_within(
     if tokens_of(bulky) <= limit:
         return whole
     hidden = frozenset(tool.name for tool in bulky)
-    used = sorted(source for source, those in sources.items() if hidden.intersection(those))
-    return SearchedToolbox(whole, hidden, used, choices=choices, limit=limit, later=later)
+    return SearchedToolbox(whole, hidden, sources, choices=choices, limit=limit, later=later)
 
 
 class SearchedToolbox(Toolbox):
@@ -83,7 +73,7 @@ class SearchedToolbox(Toolbox):
         self,
         whole: Toolbox,
         hidden: frozenset[str],
-        sources: Sequence[str] = (),
+        sources: Mapping[str, Collection[str]] | None = None,
         *,
         choices: ToolChoices | None = None,
         limit: float = 0,
@@ -92,7 +82,9 @@ class SearchedToolbox(Toolbox):
         self._choices = choices
         self._limit = limit
         self._unlisted = hidden
-        of = f" (servers: {', '.join(sources)})" if sources else ""
+        self._sources = sources or {}
+        used = sorted(source for source, those in self._sources.items() if hidden.intersection(those))
+        of = f" (servers: {', '.join(used)})" if used else ""
         description = f"Find more tools{shortened(of, MAX_SOURCES)} by what they do."
         self._meta_tools = (
             Tool(SEARCH, description, _QUERY, Risk.READ, answering(self._search), role=Role.GUEST),
@@ -116,13 +108,13 @@ class SearchedToolbox(Toolbox):
     def offered(self) -> ToolList:
         return self.usable.part(lambda tool: tool.name not in self._unlisted, self._unlisted)
 
-    def choose(self, session: str, message: str) -> None:
+    async def choose(self, session: str, message: str) -> None:
         """List the hidden tools that fit the message which began the session: the same in all its runs."""
         if self._choices is None:
             return
         tools = [tool for tool in self._later or self.usable if tool.name in self.hidden]
         best = partial(self._best, tools, message)
-        chosen = self._choices.choose(session, self._principal, self._limit, tools, best)
+        chosen = await self._choices.choose(session, self._principal, self._limit, tools, best)
         self._unlisted = self.hidden - chosen
 
     def run(
@@ -158,7 +150,7 @@ class SearchedToolbox(Toolbox):
 
     async def _search(self, arguments: Arguments, _: Context) -> str:
         usable = self._hidden_tools
-        found = self._index_of(usable).best(arguments["query"], FOUND)
+        found = (await self._ranked(usable, arguments["query"]))[:FOUND]
         if not found:
             return f"None of {len(usable)} tools fits. Try other words, for what the tool would do."
         lines = [f"{len(found)} of {len(usable)} tools, the best first. Use them with {CALL}.", *map(_describe, found)]
@@ -168,54 +160,16 @@ class SearchedToolbox(Toolbox):
     def _hidden_tools(self) -> list[Tool]:
         return [tool for tool in self.usable if tool.name in self.hidden]
 
-    def _best(self, tools: list[Tool], message: str, most: int) -> list[Tool]:
-        return self._index_of(tools).best(_telling(message), most)
+    async def _best(self, tools: list[Tool], message: str) -> list[Tool]:
+        return list(islice(shared(await self._ranked(tools, message), self._sources, MOST_OF_SERVER), FEW))
+
+    async def _ranked(self, tools: list[Tool], text: str) -> list[Tool]:
+        return await ranked(self._index_of(tools), text, self._choices.meaning if self._choices else None)
 
     def _index_of(self, usable: list[Tool]) -> Index:
         if self._index is None or self._index.tools != usable:  # a session may have lost some since
             self._index = Index(usable)
         return self._index
-
-
-class Index:
-    """Finds tools by words, ranked by BM25."""
-
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self.tools = list(tools)
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
-        self._db.execute(
-            "CREATE VIRTUAL TABLE tools USING fts5(name, description, arguments, tokenize = 'porter unicode61')"
-        )
-        rows = [
-            (_spaced(tool.name), _spaced(tool.description), _spaced(json.dumps(tool.parameters, ensure_ascii=False)))
-            for tool in self.tools
-        ]
-        self._db.executemany("INSERT INTO tools VALUES (?, ?, ?)", rows)
-
-    def best(self, query: str, limit: int) -> list[Tool]:
-        """Return the tool of exactly this name, or those with any of the words, else with their prefixes."""
-        if named := [tool for tool in self.tools if tool.name == query.strip()]:
-            return named
-        words = _WORD.findall(_spaced(query))[:MAX_QUERY]
-        return self._matching([f'"{word}"' for word in words], limit) or self._matching(
-            [f'"{word[:6]}"*' for word in words], limit
-        )
-
-    def _matching(self, terms: Sequence[str], limit: int) -> list[Tool]:
-        if not terms:
-            return []
-        rows = self._db.execute(
-            f"SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, {WEIGHTS}), rowid LIMIT ?",
-            (" OR ".join(terms), limit),
-        )
-        return [self.tools[number - 1] for (number,) in rows]
-
-
-def _telling(message: str) -> str:
-    """Return the words of a message that can name what a tool does: others are in every description."""
-    words = _WORD.findall(_spaced(message[:MAX_MESSAGE]))
-    common = COMMON.split()
-    return " ".join(word for word in words if word.casefold() not in common)
 
 
 async def _explain_usage(_: Arguments, __: Context) -> str:
@@ -227,11 +181,6 @@ def _describe(tool: Tool) -> str:
     return f"{tool.name}: {shortened(tool.description, MAX_DESCRIPTION)}\narguments: {schema}"
 
 
-def _spaced(text: str) -> str:
-    """`createPullRequest` as three words; without halves of characters, which SQLite does not take."""
-    return _HUMP.sub(" ", text).encode(errors="replace").decode()
-
-
 class ToolChoices:
     """The few searched tools that each session is shown: chosen once, so that its prompt stays the same.
 
@@ -239,7 +188,8 @@ class ToolChoices:
     only when the server was restarted, or has forgotten it: that costs a prefix cache, and no tool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meaning: Meaning | None = None) -> None:
+        self.meaning = meaning
         self._chosen: dict[str, frozenset[str]] = {}
         self._used: dict[str, tuple[str, ...]] = {}
 
@@ -247,15 +197,20 @@ class ToolChoices:
         before = self._used.pop(principal, ())
         _put(self._used, principal, (tool, *(name for name in before if name != tool))[:LATELY], MOST_PRINCIPALS)
 
-    def choose(
-        self, session: str, principal: str, limit: float, tools: Sequence[Tool], best: Callable[[int], Iterable[Tool]]
+    async def choose(
+        self,
+        session: str,
+        principal: str,
+        limit: float,
+        tools: Sequence[Tool],
+        best: Callable[[], Awaitable[Iterable[Tool]]],
     ) -> frozenset[str]:
-        """Return the names of tools to show in the session, of about `limit` tokens; `best` finds so many that fit."""
+        """Return the names of tools to show in the session, of about `limit` tokens; `best` finds those that fit."""
         chosen = self._chosen.pop(session, None)
         if chosen is None:
             lately = self._used.get(principal, ())
             by_name = {tool.name: tool for tool in tools}
-            wanted = [*best(FEW), *(by_name[name] for name in lately if name in by_name)]
+            wanted = [*await best(), *(by_name[name] for name in lately if name in by_name)]
             chosen = frozenset(tool.name for tool in _within(limit, wanted))
         _put(self._chosen, session, chosen, MOST_SESSIONS)
         return chosen

@@ -12,7 +12,8 @@ import pytest
 from parsing import Arguments
 from tools.base.outcome import Result
 from tools.base.rights import Risk
-from tools.mcp.tool_search import CALL, MOST_SESSIONS, SEARCH, Index, ToolChoices, toolbox_within
+from tools.mcp.tool_index import Index
+from tools.mcp.tool_search import CALL, FEW, MOST_SESSIONS, SEARCH, ToolChoices, toolbox_within
 from tools.tool import Context, Tool, ToolList, answering, tokens_of
 from tools.toolbox import Allow, Ask, Decision, Refuse, Toolbox, offered_by
 
@@ -181,54 +182,129 @@ async def test_what_is_listed_does_not_depend_on_what_was_found() -> None:
     assert "mcp__git__git_log" in toolbox.schemas, "a call of what was found is understood in every dialect"
 
 
-def chosen(choices: ToolChoices, session: str, message: str, limit: float = 40, principal: str = "ann") -> list[str]:
+async def chosen(
+    choices: ToolChoices, session: str, message: str, limit: float = 40, principal: str = "ann"
+) -> list[str]:
     """The MCP tools that a session is shown: each run has a toolbox of its own."""
     toolbox = toolbox_within(limit, [BASH, *MCP], gate, principal, SOURCES, choices=choices)
-    toolbox.choose(session, message)
+    await toolbox.choose(session, message)
     assert {"bash", SEARCH, CALL} <= {*names(toolbox)}
     return [name for name in names(toolbox) if name.startswith("mcp__")]
 
 
-def test_a_session_is_shown_the_few_that_fit_its_first_message() -> None:
+async def test_a_session_is_shown_the_few_that_fit_its_first_message() -> None:
     choices = ToolChoices()
-    assert chosen(choices, "s1", "What time is it in Rome?") == ["mcp__time__get_current_time"]
-    assert chosen(choices, "s1", "Show the commit history.") == ["mcp__time__get_current_time"], "in all its runs"
-    assert chosen(choices, "s2", "Show the commit history.") == ["mcp__git__git_log"]
-    assert chosen(choices, "s3", "Hello!") == []
-    assert chosen(choices, "s4", "secrets of the vault") == [], "what may not be used is not shown"
-    assert chosen(choices, "s5", "Show the commit history.", limit=5) == [], "nor what does not fit"
-    assert chosen(ToolChoices(), "s1", "Show the commit history.") == ["mcp__git__git_log"], "after a restart"
+    assert await chosen(choices, "s1", "What time is it in Rome?") == ["mcp__time__get_current_time"]
+    assert await chosen(choices, "s1", "Show the commit history.") == ["mcp__time__get_current_time"], "in all its runs"
+    assert await chosen(choices, "s2", "Show the commit history.") == ["mcp__git__git_log"]
+    assert await chosen(choices, "s3", "Hello!") == []
+    assert await chosen(choices, "s4", "secrets of the vault") == [], "what may not be used is not shown"
+    assert await chosen(choices, "s5", "Show the commit history.", limit=5) == [], "nor what does not fit"
+    assert await chosen(ToolChoices(), "s1", "Show the commit history.") == ["mcp__git__git_log"], "after a restart"
+
+
+class Known:
+    """Knows the order in which tools fit any text."""
+
+    def __init__(self, *nearest: str) -> None:
+        self.order = nearest
+
+    async def nearest(self, _: str, others: Mapping[str, str]) -> list[str]:
+        assert others["mcp__git__git_log"] == "git log: Shows the commit history"
+        return [f"mcp__{one}" for one in self.order]
+
+
+async def test_what_words_cannot_find_is_found_by_meaning() -> None:
+    choices = ToolChoices(Known("time__get_current_time", "git__git_log"))
+    assert await chosen(choices, "s1", "Wie spät ist es?") == ["mcp__time__get_current_time"]
+    assert "mcp__git__git_commit" in await chosen(choices, "s2", "commit changes"), "words that are known go first"
+    toolbox = toolbox_within(0, MCP, gate, "ann", SOURCES, choices=choices)
+    assert "time__get_current_time" in (await said(toolbox, SEARCH, {"query": "Uhrzeit"})).text
+    nothing_yet = ToolChoices(Known())
+    assert await chosen(nothing_yet, "s1", "Show the commit history.") == ["mcp__git__git_log"]
+
+
+VERBS = [
+    tool("mcp__disk__remove_directory", "Takes it away."),
+    tool("mcp__disk__create_directory", "Makes one."),
+    tool("mcp__disk__list_directory", "Names what is in it."),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [
+        ("Show me my folders", "list"),
+        ("What is in the directory /tmp?", "list"),
+        ("Get rid of this folder, and show me the others", "remove"),
+        ("delete directories", "remove"),
+        ("Make a folder called invoices", "create"),
+        ('Add a folder "remove"', "create"),
+    ],
+)
+def test_verbs_and_nouns_are_found_by_others_that_mean_the_same(text: str, best: str) -> None:
+    assert Index(VERBS).best(text, 3)[0].name == f"mcp__disk__{best}_directory"
+
+
+def test_what_a_text_is_about_counts_as_its_kind() -> None:
+    index = Index([tool("mcp__a__open_url"), tool("mcp__b__send_email"), tool("mcp__c__remove_file"), *VERBS])
+    for text, name in (
+        ("https://example.org/remove/file", "open_url"),
+        ("ann@example.org", "send_email"),
+        ("look at plan.xlsx", "remove_file"),
+    ):
+        assert index.best(text, 1)[0].name.endswith(name)
+
+
+async def test_each_server_has_a_share_of_what_is_shown() -> None:
+    many = [tool(f"mcp__big__report_{number}", "A report of sales") for number in range(9)]
+    few = tool("mcp__small__sales", "Sends a report")
+    sources = {"big": [one.name for one in many], "small": [few.name]}
+    room = tokens_of([*many[:FEW], few])
+    toolbox = toolbox_within(room, [*many, few], gate, "ann", sources, choices=ToolChoices())
+    await toolbox.choose("s", "sales report 1 of the big one")
+    listed = [name for name in names(toolbox) if name.startswith("mcp__")]
+    assert few.name in listed and len(listed) == FEW
+    alone = toolbox_within(room, many, gate, "ann", {"big": sources["big"]}, choices=ToolChoices())
+    await alone.choose("s", "sales report 1")
+    assert len([name for name in names(alone) if name.startswith("mcp__")]) == FEW
 
 
 async def test_what_was_used_lately_is_shown_to_its_principal() -> None:
     choices = ToolChoices()
     toolbox = toolbox_within(0, [BASH, *MCP], gate, "ann", SOURCES, choices=choices)
     assert (await said(toolbox, "mcp__hub__createPullRequest", {})).ok
-    assert chosen(choices, "s1", "Hello!") == ["mcp__hub__createPullRequest"]
-    assert chosen(choices, "s2", "Hello!", principal="bob") == []
+    assert await chosen(choices, "s1", "Hello!") == ["mcp__hub__createPullRequest"]
+    assert await chosen(choices, "s2", "Hello!", principal="bob") == []
     lost = toolbox_within(40, [BASH, *MCP[:2]], gate, "ann", {"git": SOURCES["git"]}, choices=choices)
-    lost.choose("s3", "Hello!")
+    await lost.choose("s3", "Hello!")
     assert names(lost) in (["bash", *(one.name for one in MCP[:2])], ["bash", SEARCH, CALL]), "it may be gone"
 
 
-def test_the_choice_of_a_session_stays_in_its_order() -> None:
+async def test_the_choice_of_a_session_stays_in_its_order() -> None:
     choices = ToolChoices()
     toolbox = toolbox_within(60, [BASH, *MCP], gate, "ann", SOURCES, choices=choices)
-    toolbox.choose("s", "commit history")
+    await toolbox.choose("s", "commit history")
     before = names(toolbox)
     assert before == ["bash", "mcp__git__git_commit", "mcp__git__git_log", SEARCH, CALL], (
         "in the order of the catalogue"
     )
-    toolbox.choose("s", "time")
+    await toolbox.choose("s", "time")
     assert names(toolbox) == before
 
 
-def test_only_so_many_sessions_are_remembered() -> None:
+async def test_only_so_many_sessions_are_remembered() -> None:
+    async def first() -> list[Tool]:
+        return MCP[:1]
+
+    async def none() -> list[Tool]:
+        return []
+
     choices = ToolChoices()
     for number in range(MOST_SESSIONS + 5):
-        choices.choose(f"s{number}", "ann", 100, MCP, lambda _: MCP[:1])
-    assert choices.choose("s0", "ann", 100, MCP, lambda _: []) == frozenset()
-    assert choices.choose(f"s{MOST_SESSIONS}", "ann", 100, MCP, lambda _: []) == {MCP[0].name}
+        await choices.choose(f"s{number}", "ann", 100, MCP, first)
+    assert await choices.choose("s0", "ann", 100, MCP, none) == frozenset()
+    assert await choices.choose(f"s{MOST_SESSIONS}", "ann", 100, MCP, none) == {MCP[0].name}
 
 
 async def test_an_accepted_plan_lists_no_more_than_there_is_room_for() -> None:
@@ -240,7 +316,7 @@ async def test_an_accepted_plan_lists_no_more_than_there_is_room_for() -> None:
 
     later = offered_by(gate)(ToolList(MCP))
     toolbox = toolbox_within(40, [BASH, *MCP], plan_gate, "ann", SOURCES, choices=choices, later=later)
-    toolbox.choose("s", "Show the commit history.")
+    await toolbox.choose("s", "Show the commit history.")
     assert names(toolbox) == ["bash", SEARCH, CALL]
     assert not (await said(toolbox, CALL, {"name": "mcp__git__git_log", "arguments": {}})).ok
     planning = False
