@@ -20,6 +20,7 @@ from tests.support.nightly import at_night
 
 THOUGHT = "I should look."
 LS, CAT = ("bash", {"command": "ls"}), ("read_file", {"path": "a.txt"})
+NOTE = ("read_file", {"path": "note.txt"})
 SAID = Outcome("It is noon.", used=(21, 4, None), end="stop")
 THOUGHT_OF = replace(SAID, thought=THOUGHT)
 CALLED = Outcome(calls=(LS, CAT), used=(21, 4, None), end="tool_calls")
@@ -39,13 +40,18 @@ EXPECTED = {
     "llama_cpp/not_streamed.json": Outcome("I'm glad you're here", used=(32, 6, 24), end="length"),
     "llama_cpp/context_too_long.json": Outcome(end="model_context"),
     "llama_cpp/refused_tools.json": Outcome(end="model_failed"),
-    "vllm/text.sse": SAID,
-    "vllm/reasoning.sse": THOUGHT_OF,
+    "vllm/text.sse": replace(SAID, used=(66, 5, None)),
+    "vllm/reasoning.sse": Outcome("\n\nIt is noon.", f"\n{THOUGHT}\n", used=(66, 15, None), end="stop"),
     "vllm/reasoning_before.sse": THOUGHT_OF,
-    "vllm/whole_reasoning.sse": replace(SAID, text="", thought=SAID.text),
-    "vllm/parallel_calls.sse": CALLED,
+    "vllm/reasoning_and_call.sse": Outcome("\n\n", f"\n{THOUGHT}\n", (NOTE,), used=(256, 43, None), end="tool_calls"),
+    "vllm/whole_reasoning.sse": Outcome(thought=SAID.text, used=(66, 5, None), end="stop"),
+    "vllm/parallel_calls.sse": replace(CALLED, used=(129, 62, None)),
     "vllm/error_in_stream.sse": FAILED,
+    "vllm/context_too_long.json": Outcome(end="model_context"),
+    "vllm/no_such_model.json": Outcome(end="model_not_found"),
     "vllm/refused_effort.json": Outcome(end="model_rejected"),
+    "vllm/refused_temperature.json": Outcome(end="model_rejected"),
+    "vllm/refused_tools.json": Outcome(end="model_rejected"),
     "sglang/text.sse": SAID,
     "sglang/reasoning.sse": THOUGHT_OF,
     "sglang/parallel_calls.sse": CALLED,
