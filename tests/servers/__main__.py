@@ -1,7 +1,7 @@
 """Try real model servers through dragoman: `python -m tests.servers [NAME ...] [--record]`.
 
-Each has an environment of its own in `.cache/servers`, installed once, as `fixtures/servers` pins it. One that cannot be
-had is skipped with the reason. With `--record` their answers are kept in `fixtures/providers`.
+Each has an environment of its own in `.cache/servers`, installed once, as `fixtures/servers` pins it. One that cannot
+be had is skipped with the reason. With `--record` their answers are kept in `fixtures/providers`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from tests import ROOT
 from tests.servers.catalogue import SERVERS, Server
 from tests.servers.checks import CHECKS, LIMIT_S, Check, Tried
 from tests.servers.environments import Unavailable, prepare, version_of
@@ -20,7 +22,6 @@ from tests.servers.forced_replies import RESULT
 from tests.servers.recorder import Recorder, recording
 from tests.servers.running import run_server
 from tests.support.server.serving import serving
-from tests import ROOT
 
 FIXTURES = ROOT / "fixtures/providers"
 
@@ -28,13 +29,13 @@ FIXTURES = ROOT / "fixtures/providers"
 async def try_check(server: Server, check: Check, recorder: Recorder) -> str:
     """Return what was seen, after a `no: ` where that is not as it should be."""
     recorder.exchanges.clear()
-    flags = {"model_url": recorder.base_url, "model": server.model, "model_key": server.key} | dict(check.flags)
+    named = {"model_url": recorder.base_url, "model": server.model, "model_key": server.key}
+    flags: dict[str, Any] = {**named, **check.flags}
     with TemporaryDirectory() as folder:
-        Path(folder, "work").mkdir()
-        Path(folder, "work/note.txt").write_text(f"{RESULT}\n")
         try:
             async with asyncio.timeout(LIMIT_S), serving(Path(folder), None, **flags) as served:
                 served.client.timeout = LIMIT_S
+                (Path(folder) / "work/note.txt").write_text(f"{RESULT}\n")
                 return await check.run(Tried(served, recorder, server.model))
         except (AssertionError, TimeoutError, KeyError, ValueError) as error:
             return f"no: {type(error).__name__} {str(error)[:600]}"

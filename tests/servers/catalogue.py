@@ -39,8 +39,9 @@ def weights() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """`package` is what its version is read of, in dragoman's environment if there is none of its own; `command` gets the
-    folder of programs and a port.
+    """`package` is what its version is read of, in dragoman's environment if there is none of its own.
+
+    `command` gets the folder of programs and a port.
 
     `kept`: the file in `fixtures/providers/FOLDER` for each check whose answer is recorded. `lacks`: checks that it
     cannot pass, each with the reason. `behind`: the server that it stands in front of.
@@ -63,7 +64,7 @@ class Server:
 def vllm(*flags: str) -> Callable[[Path, int], Sequence[str]]:
     def command(programs: Path, port: int) -> Sequence[str]:
         limits = ("--max-model-len", str(WINDOW), "--max-num-seqs", "4", "--enforce-eager")
-        forced = ("--logits-processors", "vllm_processor:Forcing")
+        forced = ("--logits-processors", "tests.servers.vllm_processor:Forcing")
         where = ("--host", "127.0.0.1", "--port", str(port), "--served-model-name", MODEL)
         return (str(programs / "vllm"), "serve", str(CHECKPOINT), *where, *limits, *forced, *flags)
 
@@ -71,13 +72,13 @@ def vllm(*flags: str) -> Callable[[Path, int], Sequence[str]]:
 
 
 def transformers(programs: Path, port: int) -> Sequence[str]:
-    script = (str(programs / "python"), str(HERE / "launch_transformers.py"))
+    script = (str(programs / "python"), "-m", "tests.servers.launch_transformers")
     return (*script, "serve", str(CHECKPOINT), "--device", "cpu", "--host", "127.0.0.1", "--port", str(port))
 
 
 def llama_cpp_python(*flags: str) -> Callable[[Path, int], Sequence[str]]:
     def command(programs: Path, port: int) -> Sequence[str]:
-        script = (str(programs / "python"), str(HERE / "launch_llama_cpp_python.py"))
+        script = (str(programs / "python"), "-m", "tests.servers.launch_llama_cpp_python")
         where = ("--host", "127.0.0.1", "--port", str(port), "--model_alias", MODEL)
         return (*script, "--model", str(weights()), *where, "--n_ctx", str(WINDOW), "--n_threads", "2", *flags)
 
@@ -94,7 +95,7 @@ def embedded(_: Path, port: int) -> Sequence[str]:
     return (sys.executable, str(LLAMA_SERVER), json.dumps(asdict(served) | {"parent": os.getpid()}))
 
 
-VLLM_ENVIRON = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONPATH": str(HERE)}
+VLLM_ENVIRON = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
 NOT_FORCED = "its words are forced with a grammar, which llama.cpp does not take beside tools: see `make test`"
 SERVERS = (
     Server(

@@ -13,14 +13,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.servers.recorder import Recorder
 from tests.servers.forced_replies import RESULT
+from tests.servers.recorder import Recorder
 from tests.support.server.serving import Served
 
 NOON = "It is noon."
 THOUGHT = "I should look."
 TOO_MANY_WORDS = "word " * 12_000  # more tokens than the window of 8192
-LIMIT_S = 240
+LIMIT_S = 600
 CANCEL_S = 10
 
 

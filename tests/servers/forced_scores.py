@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from forced_replies import reply_to
+
+from tests.servers.forced_replies import reply_to
 
 
 def forced_scores(tokenizer: Any, prompt: list[int], written: int, scores: torch.Tensor) -> torch.Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from forced_replies import reply_to
 from llama_cpp import Llama
 from llama_cpp.server.__main__ import main
+
+from tests.servers.forced_replies import reply_to
 
 generate = Llama.generate
 

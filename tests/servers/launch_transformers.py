@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from forced_scores import forced_scores
 from transformers import AutoTokenizer, GenerationMixin, LogitsProcessorList
 from transformers.cli.transformers import main
+
+from tests.servers.forced_scores import forced_scores
 
 generate = GenerationMixin.generate
 

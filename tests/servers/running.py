@@ -10,13 +10,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx2
 
+from tests import ROOT
 from tests.servers.catalogue import CACHE, LITELLM_KEY, MODEL, SERVERS, Server
 from tests.support.replicas.nginx import free_port
 
 START_S = 400
 STOP_S = 20
-# Two threads and a low priority: others work on the machine. Nothing is fetched.
-ENVIRON = {"OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+# One thread and a low priority: on a busy machine more threads wait for each other. Nothing is fetched.
+ENVIRON = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(ROOT),
+    "HF_HUB_OFFLINE": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+}
 
 
 class NotStarted(Exception):

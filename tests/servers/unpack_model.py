@@ -1,4 +1,4 @@
-"""Unpack the weights of a GGUF file into a checkpoint for transformers and vLLM; runs in the environment of transformers.
+"""Unpack the weights of a GGUF file into a checkpoint; runs in the environment of transformers.
 
 `python unpack_model.py GGUF TEMPLATE FOLDER`: TEMPLATE is the text of a chat template that knows tools.
 """

@@ -1,4 +1,4 @@
-"""A logits processor for vLLM (`--logits-processors vllm_processor:Forcing`) that writes forced replies."""
+"""A logits processor of vLLM that writes forced replies, as `--logits-processors` names it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from forced_scores import forced_scores
 from transformers import AutoTokenizer
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
+
+from tests.servers.forced_scores import forced_scores
 
 
 @cache
