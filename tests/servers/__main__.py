@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests import ROOT
-from tests.servers.catalogue import SERVERS, Server
+from tests.servers.catalogue import MODEL, SERVERS, Server
 from tests.servers.checks import CHECKS, LIMIT_S, Check, Tried
 from tests.servers.environments import Unavailable, prepare, version_of
 from tests.servers.forced_replies import RESULT
 from tests.servers.recorder import Recorder, recording
-from tests.servers.running import run_server
+from tests.servers.running import NotStarted, run_server
 from tests.support.server.serving import serving
 
 FIXTURES = ROOT / "fixtures/providers"
@@ -37,7 +37,7 @@ async def try_check(server: Server, check: Check, recorder: Recorder) -> str:
                 served.client.timeout = LIMIT_S
                 (Path(folder) / "work/note.txt").write_text(f"{RESULT}\n")
                 return await check.run(Tried(served, recorder, server.model))
-        except (AssertionError, TimeoutError, KeyError, ValueError) as error:
+        except (AssertionError, TimeoutError, LookupError, ValueError) as error:
             return f"no: {type(error).__name__} {str(error)[:600]}"
 
 
@@ -47,7 +47,7 @@ def keep(server: Server, check: Check, recorder: Recorder) -> None:
         wanted = [one for one in recorder.chats if one.ended and (one.status == 200) is name.endswith(".sse")]
         if wanted:
             (FIXTURES / server.folder).mkdir(exist_ok=True)
-            (FIXTURES / server.folder / name).write_bytes(wanted[0].body)
+            (FIXTURES / server.folder / name).write_bytes(wanted[0].body.replace(server.model.encode(), MODEL.encode()))
 
 
 async def try_server(server: Server, options: argparse.Namespace) -> bool:
@@ -58,7 +58,7 @@ async def try_server(server: Server, options: argparse.Namespace) -> bool:
     running = nullcontext(options.url) if options.url else run_server(server)
     async with running as base_url, recording(base_url) as recorder:
         for check in CHECKS:
-            if options.only and options.only != check.name:
+            if options.only and check.name not in options.only:
                 continue
             if check.name in server.lacks:
                 print(f"  {check.name:22} cannot: {server.lacks[check.name]}")
@@ -74,7 +74,7 @@ async def try_server(server: Server, options: argparse.Namespace) -> bool:
 async def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(one.name for one in SERVERS)}")
-    parser.add_argument("--only", default="", help="one check")
+    parser.add_argument("--only", action="append", metavar="CHECK", help="the only check; may be given several times")
     parser.add_argument("--record", action="store_true", help="keep the answers in fixtures/providers")
     parser.add_argument("--url", default="", help="the base URL of a server that runs already")
     options = parser.parse_args(arguments)
@@ -85,6 +85,9 @@ async def main(arguments: list[str]) -> int:
                 good = await try_server(server, options) and good
             except Unavailable as missing:
                 print(f"{server.name} is skipped: {missing}")
+            except NotStarted as ended:
+                print(f"{server.name} did not start: {ended}")
+                good = False
     return not good
 
 

@@ -26,10 +26,10 @@ TOOL_PARSER = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 STREAMS = {"plain": "text.sse", "parallel calls": "parallel_calls.sse", "thought": "reasoning.sse"}
 REFUSALS = {
     "prompt too long": "context_too_long.json",
-    "unknown model": "no_such_model.json",
     "refused value": "refused_effort.json",
-    "unknown parameter": "unknown_parameter.json",
     "temperature below 0": "refused_temperature.json",
+    "unknown model": "no_such_model.json",
+    "unknown parameter": "refused_field.json",
 }
 
 
@@ -80,7 +80,19 @@ def llama_cpp_python(*flags: str) -> Callable[[Path, int], Sequence[str]]:
     def command(programs: Path, port: int) -> Sequence[str]:
         script = (str(programs / "python"), "-m", "tests.servers.launch_llama_cpp_python")
         where = ("--host", "127.0.0.1", "--port", str(port), "--model_alias", MODEL)
-        return (*script, "--model", str(weights()), *where, "--n_ctx", str(WINDOW), "--n_threads", "2", *flags)
+        return (
+            *script,
+            "--model",
+            str(weights()),
+            *where,
+            "--n_ctx",
+            str(WINDOW),
+            "--n_threads",
+            "1",
+            "--n_threads_batch",
+            "1",
+            *flags,
+        )
 
     return command
 
@@ -105,20 +117,22 @@ SERVERS = (
         lacks=dict.fromkeys(
             ("call round", "call round in text", "parallel calls", "thought", "thought and call", "cancel"), NOT_FORCED
         ),
-        folder="llama_cpp",
-        kept={
-            "unknown model": "no_such_model.json",
-            "refused value": "refused_effort.json",
-            "temperature below 0": "refused_temperature.json",
-        },
     ),
     Server(
         name="llama-cpp-python",
         package="llama_cpp_python",
         environment="llama_cpp_python",
         command=llama_cpp_python(),
+        lacks={"prompt too long": "its stream is empty then"},
         folder="llama_cpp_python",
-        kept=STREAMS | REFUSALS,
+        kept=STREAMS,
+    ),
+    Server(
+        name="llama-cpp-python with a chat format",
+        package="llama_cpp_python",
+        environment="llama_cpp_python",
+        command=llama_cpp_python("--chat_format", "chatml-function-calling"),
+        lacks={"prompt too long": "its stream is empty then"},
     ),
     Server(
         name="transformers serve",
@@ -127,8 +141,9 @@ SERVERS = (
         command=transformers,
         model=str(CHECKPOINT),
         needs_checkpoint=True,
-        folder="transformers",
-        kept=STREAMS | REFUSALS,
+        lacks={"prompt too long": "it knows no window, and goes on beyond that of the model"},
+        folder="transformers_serve",
+        kept=STREAMS | {name: REFUSALS[name] for name in ("unknown model", "unknown parameter")},
     ),
     Server(
         name="vLLM",

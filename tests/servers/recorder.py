@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.server.serving import listening
@@ -43,12 +43,15 @@ class Recorder:
     def chats(self) -> list[Exchange]:
         return [one for one in self.exchanges if one.path.endswith("/chat/completions")]
 
-    async def forward(self, request: Request) -> StreamingResponse:
+    async def forward(self, request: Request) -> Response:
         body = await request.body()
         wanted = {name: value for name, value in request.headers.items() if name in ("authorization", "content-type")}
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         asked = self.client.build_request(request.method, self.upstream + path, content=body, headers=wanted)
-        answer = await self.client.send(asked, stream=True)
+        try:
+            answer = await self.client.send(asked, stream=True)
+        except httpx2.TransportError as gone:
+            return PlainTextResponse(f"The server does not answer: {gone!r}", 502)
         exchange = Exchange(request.url.path, body, answer.status_code)
         self.exchanges.append(exchange)
         return StreamingResponse(
@@ -61,10 +64,11 @@ class Recorder:
 
 async def kept(answer: httpx2.Response, exchange: Exchange) -> AsyncGenerator[bytes, None]:
     try:
-        async for part in answer.aiter_bytes():
-            exchange.body += part
-            yield part
-        exchange.ended = True
+        with suppress(httpx2.TransportError):  # a server that breaks off ends this, too
+            async for part in answer.aiter_bytes():
+                exchange.body += part
+                yield part
+            exchange.ended = True
     finally:
         await answer.aclose()
 

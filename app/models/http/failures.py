@@ -88,7 +88,8 @@ MOVED = Remedy(
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
 UNREADABLE_CALL = "tool_use_failed"  # Groq's code, sent with 400 although the request is valid
 UNREAD = Remedy("model_failed", True, "The model wrote a call that its server cannot read: try again.", meant=500)
-NO_SUCH_MODEL = "Invalid model name passed in model="  # LiteLLM's words, sent with 400
+# Words of LiteLLM and of transformers serve, sent with 400.
+NO_SUCH_MODEL = lazy_pattern(r"Invalid model name passed in model=|Server is pinned to '[^']{1,1000}'; requested '")
 UNKNOWN = replace(REMEDIES[404], meant=404)
 
 
@@ -98,7 +99,7 @@ def remedy_for(status: int, text: str) -> Remedy:
         return CONTEXT
     if UNREADABLE_CALL in text:
         return UNREAD
-    if status == 400 and NO_SUCH_MODEL in text:
+    if status == 400 and NO_SUCH_MODEL.search(text):
         return UNKNOWN
     if status in REMEDIES:
         return REMEDIES[status]

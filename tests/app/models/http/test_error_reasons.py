@@ -47,7 +47,7 @@ def test_an_error_has_the_status_the_reason_and_what_to_do() -> None:
     assert "and an empty body" in bad_status("http://host", 500, "").message
 
 
-@pytest.mark.parametrize(("server", "status"), [("vllm", 404), ("litellm", 400)])
+@pytest.mark.parametrize(("server", "status"), [("vllm", 404), ("litellm", 400), ("transformers_serve", 400)])
 def test_a_model_that_is_not_served_is_told_from_a_bad_request(server: str, status: int) -> None:
     """Another model may answer then, whatever status a server sends."""
     failure = bad_status("http://host", status, (FIXTURES / server / "no_such_model.json").read_text())
