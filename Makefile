@@ -153,6 +153,13 @@ clients: client-environments
 	DRAGOMAN_CLIENTS=all $(BIN)/python -m pytest $(SIDE) tests/clients $(ARGS)
 	@$(BIN)/python -m tests.clients.results
 
+# Real model servers, each in an environment of its own, as fixtures/servers pins it: vLLM, transformers serve,
+# llama-cpp-python and LiteLLM. Downloads 2 GB and takes 6 GB in .cache/servers, compiles llama.cpp, and takes half an hour
+# and more. ARGS="vLLM" is one of them, ARGS=--record keeps their answers in fixtures/providers.
+.PHONY: servers
+servers: $(VENV)/.dev
+	@$(BIN)/python -m tests.servers $(ARGS)
+
 # The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
 	$(BIN)/python -m tests.tasks.conformance $(ARGS)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.core.provider import ProviderFailed
 from app.models.http.prompt_too_long import is_too_long, limit_in
@@ -51,11 +52,13 @@ STATUSES = {
 
 
 class Remedy(Struct, frozen=True):
-    """One row of the status table. `retryable`: the same request may succeed later."""
+    """One row of the status table. `retryable`: the same request may succeed later. `meant`: the status of servers that
+    send another one."""
 
     code: str
     retryable: bool
     advice: str
+    meant: int | None = None
 
 
 REMEDIES: dict[int, Remedy] = {
@@ -84,7 +87,10 @@ MOVED = Remedy(
 )
 CONTEXT = Remedy("model_context", False, "Shorten the conversation, or set DRAGOMAN_WINDOW to what the model can hold.")
 UNREADABLE_CALL = "tool_use_failed"  # Groq's code, sent with 400 although the request is valid
-UNREAD = Remedy("model_failed", True, "The model wrote a call that its server cannot read: try again.")
+UNREAD = Remedy("model_failed", True, "The model wrote a call that its server cannot read: try again.", meant=500)
+# Words of LiteLLM and of transformers serve, sent with 400.
+NO_SUCH_MODEL = lazy_pattern(r"Invalid model name passed in model=|Server is pinned to '[^']{1,1000}'; requested '")
+UNKNOWN = replace(REMEDIES[404], meant=404)
 
 
 def remedy_for(status: int, text: str) -> Remedy:
@@ -93,6 +99,8 @@ def remedy_for(status: int, text: str) -> Remedy:
         return CONTEXT
     if UNREADABLE_CALL in text:
         return UNREAD
+    if status == 400 and NO_SUCH_MODEL.search(text):
+        return UNKNOWN
     if status in REMEDIES:
         return REMEDIES[status]
     if 300 <= status < 400:
@@ -141,7 +149,7 @@ def bad_status(url: str, status: int, text: str, retry_after_s: float | None = N
     body = f": {excerpt(reason)}" if reason else " and an empty body"
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{redact_url(url)} answered {status}{body}{full_stop(body)} {row.advice}{wait}"
-    return provider_failure(row, message, text, 500 if row is UNREAD else status, retry_after_s)
+    return provider_failure(row, message, text, row.meant or status, retry_after_s)
 
 
 def error_in_stream(url: str, error: Any) -> ProviderFailed:
@@ -152,7 +160,7 @@ def error_in_stream(url: str, error: Any) -> ProviderFailed:
     row = remedy_for(status, f"{text} {fields.get('type')} {fields.get('code')}")
     shown = excerpt(text)
     message = f"{redact_url(url)} reported an error in its answer: {shown}{full_stop(shown)} {row.advice}"
-    return provider_failure(row, message, f'{text} "n_ctx":{fields.get("n_ctx")}', 500 if row is UNREAD else status)
+    return provider_failure(row, message, f'{text} "n_ctx":{fields.get("n_ctx")}', row.meant or status)
 
 
 def provider_failure(

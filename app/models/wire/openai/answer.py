@@ -69,11 +69,13 @@ class ChatAnswer(AnswerStream):
     def _close(self) -> list[Piece]:
         text = self._body.whole
         pieces = self._read_body(text) if text.strip() else self._read_rest()
-        if not self.whole:
+        if not self.whole and self._start.strip():
             raise self._broken("it ended without a finish_reason and without [DONE]")
         if not self._answered:
             raise failures.interrupted(
-                self.url, "it ended before it began, as with a prompt that is too long for the model"
+                self.url,
+                "it ended before it began, as with a prompt that is too long for the model: set DRAGOMAN_WINDOW, or the "
+                "endpoint's window, to what it can hold",
             )
         if self._stopped in PROMISES and not self._calls and not self._has_text:
             raise failures.interrupted(self.url, "its finish_reason announces a call, but there is none")

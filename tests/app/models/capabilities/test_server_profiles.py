@@ -10,8 +10,8 @@ from tests.support.documented.servers import folder_of, quirks_of
 
 @pytest.mark.parametrize("row", PROFILES, ids=lambda row: row.name)
 def test_every_server_has_quirks_with_a_stream_that_shows_each(row: Profile) -> None:
-    streams = [stream for stream, _ in quirks_of(row)]
-    assert streams and all((folder_of(row) / stream).is_file() for stream in streams)
+    streams = [stream for stream, _ in quirks_of(row.name)]
+    assert streams and all((folder_of(row.name) / stream).is_file() for stream in streams)
 
 
 def test_every_server_has_an_address_of_its_own() -> None:

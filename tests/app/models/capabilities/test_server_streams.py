@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
@@ -11,15 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.provider import TextChunk
-from app.models.capabilities.server_profiles import PROFILES, Profile
+from app.models.capabilities.server_profiles import PROFILES
 from app.models.http.answer_stream import joined
-from tests.support.documented.servers import folder_of
+from tests.support.documented.servers import OTHERS, folder_of
 from tests.support.models.answers import FIXTURES, Outcome, outcome, read, read_offered
 from tests.support.models.pictures import png
 from tests.support.nightly import at_night
 
 THOUGHT = "I should look."
 LS, CAT = ("bash", {"command": "ls"}), ("read_file", {"path": "a.txt"})
+HERMES = "\n".join(
+    f'<tool_call>\n{{"name": "{name}", "arguments": {json.dumps(arguments)}}}\n</tool_call>'
+    for name, arguments in (LS, CAT)
+)
+NOTE = ("read_file", {"path": "note.txt"})
 SAID = Outcome("It is noon.", used=(21, 4, None), end="stop")
 THOUGHT_OF = replace(SAID, thought=THOUGHT)
 CALLED = Outcome(calls=(LS, CAT), used=(21, 4, None), end="tool_calls")
@@ -39,13 +45,34 @@ EXPECTED = {
     "llama_cpp/not_streamed.json": Outcome("I'm glad you're here", used=(32, 6, 24), end="length"),
     "llama_cpp/context_too_long.json": Outcome(end="model_context"),
     "llama_cpp/refused_tools.json": Outcome(end="model_failed"),
-    "vllm/text.sse": SAID,
-    "vllm/reasoning.sse": THOUGHT_OF,
+    "vllm/text.sse": replace(SAID, used=(66, 5, None)),
+    "vllm/reasoning.sse": Outcome("\n\nIt is noon.", f"\n{THOUGHT}\n", used=(66, 15, None), end="stop"),
     "vllm/reasoning_before.sse": THOUGHT_OF,
-    "vllm/whole_reasoning.sse": replace(SAID, text="", thought=SAID.text),
-    "vllm/parallel_calls.sse": CALLED,
-    "vllm/error_in_stream.sse": FAILED,
+    "vllm/reasoning_and_call.sse": Outcome("\n\n", f"\n{THOUGHT}\n", (NOTE,), used=(256, 43, None), end="tool_calls"),
+    "vllm/whole_reasoning.sse": Outcome(thought=SAID.text, used=(66, 5, None), end="stop"),
+    "vllm/parallel_calls.sse": replace(CALLED, used=(129, 62, None)),
+    "vllm/error_in_stream.sse": Outcome("1 2 3", used=(13, 59, None), end="model_failed"),
+    "vllm/context_too_long.json": Outcome(end="model_context"),
+    "vllm/no_such_model.json": Outcome(end="model_not_found"),
     "vllm/refused_effort.json": Outcome(end="model_rejected"),
+    "vllm/refused_temperature.json": Outcome(end="model_rejected"),
+    "vllm/refused_tools.json": Outcome(end="model_rejected"),
+    "litellm/text.sse": replace(SAID, used=(66, 5, None)),
+    "litellm/reasoning.sse": Outcome(f"<think>\n{THOUGHT}\n</think>\n\nIt is noon.", used=(66, 15, None), end="stop"),
+    "litellm/parallel_calls.sse": replace(CALLED, used=(129, 62, None)),
+    "litellm/context_too_long.json": Outcome(end="model_context"),
+    "litellm/no_such_model.json": Outcome(end="model_not_found"),
+    "litellm/refused_effort.json": Outcome(end="model_rejected"),
+    "litellm/refused_temperature.json": Outcome(end="model_rejected"),
+    "llama_cpp_python/text.sse": replace(SAID, used=None),
+    "llama_cpp_python/reasoning.sse": Outcome(f"<think>\n{THOUGHT}\n</think>\n\nIt is noon.", end="stop"),
+    "llama_cpp_python/parallel_calls.sse": Outcome(HERMES, end="stop"),
+    "llama_cpp_python/context_too_long.json": Outcome(end="model_context"),
+    "transformers_serve/text.sse": replace(SAID, used=(66, 5, None)),
+    "transformers_serve/reasoning.sse": Outcome("\n\nIt is noon.", f"\n{THOUGHT}\n", used=(66, 15, None), end="stop"),
+    "transformers_serve/parallel_calls.sse": replace(CALLED, used=(129, 62, None)),
+    "transformers_serve/no_such_model.json": Outcome(end="model_garbled"),
+    "transformers_serve/refused_field.json": Outcome(end="model_garbled"),
     "sglang/text.sse": SAID,
     "sglang/reasoning.sse": THOUGHT_OF,
     "sglang/parallel_calls.sse": CALLED,
@@ -93,7 +120,7 @@ EXPECTED = {
     "gemini/parallel_calls.sse": replace(CALLED, sealed=1, used=(21, 95, None), end="stop"),
     "gemini/error.json": Outcome(end="model_down"),
 }
-THEIRS = [row for row in PROFILES if row.name != "Anthropic"]  # which has a wire format of its own
+THEIRS = [*(row.name for row in PROFILES if row.name != "Anthropic"), *OTHERS]  # it has a wire format of its own
 NAMES = st.sampled_from(sorted(EXPECTED))
 
 
@@ -147,15 +174,15 @@ def test_a_stream_that_breaks_off_anywhere_has_one_outcome_and_no_call_from_a_ha
             assert (seen.calls, seen.bad, seen.end) == (whole.calls, whole.bad, whole.end), length
 
 
-@pytest.mark.parametrize("row", THEIRS, ids=lambda row: row.name)
-def test_each_server_has_the_streams_that_matter(row: Profile) -> None:
-    files = {path.name for path in folder_of(row).iterdir()}
+@pytest.mark.parametrize("server", THEIRS)
+def test_each_server_has_the_streams_that_matter(server: str) -> None:
+    files = {path.name for path in folder_of(server).iterdir()}
     assert files >= {"text.sse", "parallel_calls.sse", "README.md"}
     assert any("error" in name or "refused" in name or "too_long" in name for name in files)
 
 
 def test_every_stream_is_expected_and_described() -> None:
-    files = [path for row in THEIRS for path in folder_of(row).iterdir() if path.name != "README.md"]
+    files = [path for server in THEIRS for path in folder_of(server).iterdir() if path.name != "README.md"]
     assert {f"{path.parent.name}/{path.name}" for path in files} == set(EXPECTED)
     undescribed = [path for path in files if f"\n| `{path.name}` | " not in (path.parent / "README.md").read_text()]
     assert not undescribed

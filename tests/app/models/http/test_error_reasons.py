@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.models.http.failures import bad_status, reason_in
+from tests.support.models.answers import FIXTURES
 
 BODIES = {
     "openai": (
@@ -44,3 +45,10 @@ def test_an_error_has_the_status_the_reason_and_what_to_do() -> None:
         "Set DRAGOMAN_MODEL_KEY, or the endpoint's own key, to one that is accepted."
     )
     assert "and an empty body" in bad_status("http://host", 500, "").message
+
+
+@pytest.mark.parametrize(("server", "status"), [("vllm", 404), ("litellm", 400), ("transformers_serve", 400)])
+def test_a_model_that_is_not_served_is_told_from_a_bad_request(server: str, status: int) -> None:
+    """Another model may answer then, whatever status a server sends."""
+    failure = bad_status("http://host", status, (FIXTURES / server / "no_such_model.json").read_text())
+    assert (failure.code, failure.status, f"answered {status}" in failure.message) == ("model_not_found", 404, True)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.models.http.failures import bad_status, error_in_stream
 from app.models.http.prompt_too_long import LIMITS, is_too_long, limit_in
+from tests.support.models.answers import FIXTURES
 
 URL = "http://model/v1/chat/completions"
 # As servers have worded it; the limit beside each is what a person reads there.
@@ -45,6 +46,8 @@ WORDINGS = {
         "(parameter=input_tokens, value=1015)",
         1024,
     ),
+    "vLLM, since 0.32": ((FIXTURES / "vllm/context_too_long.json").read_text(), 8192),
+    "LiteLLM": ((FIXTURES / "litellm/context_too_long.json").read_text(), 8192),
     "OpenRouter": (
         "This endpoint's maximum context length is 131072 tokens. However, you requested about 140012 tokens (131820 "
         "of text input, 8192 in the output). Please reduce the length of either one.",

@@ -201,7 +201,7 @@ EXPECTED: dict[str, Sequence[Piece | Fails]] = {
     "odd/other_json.json": [Fails("model_garbled", False, "ending in /v1")],
     "odd/page.html": [Fails("model_garbled", False, "a web page")],
     "odd/plain_text.txt": [Fails("model_garbled", False, "'It works!'")],
-    "odd/empty.sse": [Fails("model_cut", True, "without [DONE]")],
+    "odd/empty.sse": [Fails("model_cut", True, "set DRAGOMAN_WINDOW")],
     "odd/error_in_stream.sse": [TextChunk("Hel"), Fails("model_failed", True, "CUDA out of memory")],
     "odd/error_event.sse": [TextChunk("Hel"), Fails("model_busy", True, "Rate limit reached")],
     "odd/error_field.sse": [TextChunk("Hel"), Fails("model_failed", True, "slot unavailable")],

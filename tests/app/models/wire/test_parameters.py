@@ -50,6 +50,9 @@ REFUSALS = {
     ),
     "FastAPI": ('{"detail":[{"type":"x","loc":["body","temperature"],"msg":"Input should be less"}]}', {"temperature"}),
     "vLLM": ((FIXTURES / "vllm/refused_effort.json").read_text(), {"reasoning_effort"}),
+    "vLLM, of a value": ((FIXTURES / "vllm/refused_temperature.json").read_text(), {"temperature"}),
+    "LiteLLM": ((FIXTURES / "litellm/refused_effort.json").read_text(), {"reasoning_effort"}),
+    "LiteLLM, of a value": ((FIXTURES / "litellm/refused_temperature.json").read_text(), {"temperature"}),
     "llama.cpp": (
         '{"error":{"code":400,"message":"Field \'temperature\': type must be number, but is string","type":'
         '"invalid_request_error"}}',

@@ -9,6 +9,7 @@ import pytest
 from app.core.provider import CallForm, TextChunk
 from app.models.capabilities.abilities import SHOWN_S, AbilityCache
 from parsing import Call
+from tests.support.models.answers import FIXTURES
 from tests.support.models.chatting import (
     DONE,
     REFUSED_TOOLS,
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 CALL = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+REFUSALS = (400, 404, 422, 500, 501)
 NATIVE = stream(chunk({"tool_calls": [CALL]}), chunk(finish="tool_calls"), DONE)
 
 
@@ -41,9 +43,12 @@ def offered(server: Upstream) -> Sequence[bool]:
     return ["tools" in asked.json for asked in server.asked]
 
 
-@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
-async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(status: int) -> None:
-    acts = [answer(REFUSED_TOOLS, status), WHOLE, WHOLE]
+VLLM = (FIXTURES / "vllm/refused_tools.json").read_text()
+
+
+@pytest.mark.parametrize(("status", "said"), [*((status, REFUSED_TOOLS) for status in REFUSALS), (400, VLLM)])
+async def test_a_server_that_refuses_tools_is_asked_without_and_remembered(status: int, said: str) -> None:
+    acts = [answer(said, status), WHOLE, WHOLE]
     async with upstream(*acts) as server, chat_with(server) as chat:
         assert TextChunk("Hi") in await pieces_of(chat, WITH_TOOLS)
         assert (chat.native_tools, chat.call_form) == (False, CallForm.TAGGED)
