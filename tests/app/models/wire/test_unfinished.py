@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from app.core.messages import AskedCall, Message
 from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
+from app.models.capabilities.server_profiles import BY_NAME
 from app.models.wire.unfinished import unfinished, without_repetition
 from parsing import CallOpened, Thought
 from tests.support.models.chatting import pieces_of
@@ -65,10 +67,15 @@ async def test_what_is_repeated_is_left_out(pieces: Sequence[Piece], left: str) 
         for piece in (*pieces, Finished("stop")):
             yield piece
 
-    seen = [piece async for piece in without_repetition(answer(), "I keep it")]
+    async with aclosing(without_repetition(answer(), "I keep it")) as kept:
+        seen = [piece async for piece in kept]
     assert said(seen) == left
     others = [piece for piece in pieces if not isinstance(piece, TextChunk)]
     assert [piece for piece in seen if not isinstance(piece, TextChunk)] == [*others, Finished("stop")]
+
+
+def hosted(name: str) -> str:
+    return f"https://{BY_NAME[name].hosts[0]}/v1"
 
 
 PREFIX = {"role": "assistant", "content": "I keep"}
@@ -82,9 +89,9 @@ SERVERS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         "/v1/chat/completions",
     ),
     "SGLang": ("http://127.0.0.1:30000/v1", PREFIX, {"continue_final_message": True}, "/v1/chat/completions"),
-    "DeepSeek": ("https://api.deepseek.com/v1", PREFIX | {"prefix": True}, {}, "/beta/chat/completions"),
-    "Mistral": ("https://api.mistral.ai/v1", PREFIX | {"prefix": True}, {}, "/v1/chat/completions"),
-    "Moonshot": ("https://api.moonshot.ai/v1", PREFIX | {"partial": True}, {}, "/v1/chat/completions"),
+    "DeepSeek": (hosted("DeepSeek"), PREFIX | {"prefix": True}, {}, "/beta/chat/completions"),
+    "Mistral": (hosted("Mistral"), PREFIX | {"prefix": True}, {}, "/v1/chat/completions"),
+    "Moonshot": (hosted("Moonshot"), PREFIX | {"partial": True}, {}, "/v1/chat/completions"),
     "Anthropic": (
         "https://api.anthropic.com/v1",
         {"role": "assistant", "content": [{"type": "text", "text": "I keep"}]},

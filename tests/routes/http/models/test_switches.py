@@ -22,7 +22,7 @@ from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
-ASK = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
+ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
 PREFILL = "Assistant response prefill is incompatible with enable_thinking."
 COMMAND = '<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi > made"}}\n</tool_call>'
 
