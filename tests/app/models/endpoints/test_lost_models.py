@@ -69,6 +69,6 @@ async def test_models_that_are_alone_cool_down_or_may_not_have_the_labels_are_no
     cooling.server.health.start(None, 60.0, "model_down")
     assert (await failure_of(time.route(time.handle(model(half())), cooling))).successor is None
     route = time.route(time.handle(model(half())), time.handle(model("never", name="b"), time.server("y")))
-    policy = LabelPolicy(rules={"secret": LabelRule(label="secret", endpoints=["local"])})
+    policy = LabelPolicy(rules={"secret": LabelRule(label="secret", endpoints=("local",))})
     route.clearance = Clearance(policy, frozenset({"secret"}))
     assert (await failure_of(route)).successor is None
