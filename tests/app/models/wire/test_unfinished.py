@@ -24,6 +24,7 @@ HELLO, REMINDER = Message("user", "Hello"), Message("user", GO_ON)
 HALF = Message("assistant", "I keep <tool_call>", shown="I keep ", cut=True)
 MORE = Message("assistant", "it in", cut=True)
 CALL = AskedCall("c1", "note", {}, "hermes")
+CALLED, RESULT = Message("assistant", "", calls=(CALL,)), Message("tool", "Done.", call="c1")
 LAST = Message("user", "This is the last round.")
 
 # messages -> the text that is to go on, and the messages in front of it; None where a prefix would not do
@@ -36,6 +37,7 @@ HISTORIES: dict[str, tuple[Sequence[Message], str, Sequence[Message] | None]] = 
         "I do.",
         None,
     ),
+    "behind a result": ([HELLO, CALLED, RESULT, HALF, REMINDER], "I keep ", [HELLO, CALLED, RESULT]),
     "a message between": (
         [HELLO, HALF, Message("user", "Stop!"), REMINDER],
         "",
