@@ -230,7 +230,8 @@ class Notice(Struct, frozen=True):
     """Something a person should know; the run goes on. The codes are listed below.
 
     With the code `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, and `reason`
-    says why. With the code `retry`, `retry_at` (Unix time) is when the model is asked again.
+    says why; with `continued`, the same if another model goes on with the answer. With the code `retry`, `retry_at`
+    (Unix time) is when the model is asked again.
     """
 
     type: ClassVar[str] = "notice"

@@ -270,7 +270,7 @@ class Agent(Struct):
 
     def _switches(self, reply: Reply, failure: ProviderFailed) -> bool:
         """Return True if another model is to go on with a reply that broke off."""
-        return failure.successor is not None
+        return failure.successor is not None and self.discipline.may_go_on(self.totals)
 
     def _next_reply(self, conversation: Conversation) -> Reply:
         """Return the reply of a round, which goes on with the last one if that broke off."""

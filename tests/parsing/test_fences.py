@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from parsing import CallDelta, CallOpened, Parser, Text, parse
 from parsing.fences import fence_usage, fenced_call, fill, text_parameters
+from parsing.parser import gather
 from parsing.shapes import Misfit
 
 STRING = {"type": "string"}
@@ -145,3 +146,22 @@ def test_any_call_is_written_as_a_fence_that_makes_it(tool: str, first: str, sec
     arguments = dict(zip(texts, (first, second), strict=False))
     [call] = parse(fenced_call(tool, arguments, TOOLS[tool]), TOOLS).calls
     assert (call.name, call.arguments) == (tool, arguments)
+
+
+RESUMED = {
+    "in a fence": ("Look:\n```json\n", '{"name": "bash", "arguments": {"command": "ls"}}\n```\n', 0),
+    "in a fence that names a tool": ("Look:\n```bash\nls -", "la\n```\nThat is all.", 0),
+    "behind a fence": ("Look:\n```text\nls\n```\n", "```bash\nls\n```\n", 1),
+    "within a line": ("I run it. ", '\n<tool_call>\n{"name": "bash", "arguments": {}}\n</tool_call>', 1),
+}
+
+
+@pytest.mark.parametrize(("shown", "rest", "calls"), RESUMED.values(), ids=RESUMED)
+def test_what_was_shown_before_is_no_call_and_no_event(shown: str, rest: str, calls: int) -> None:
+    for size in (1, 7, len(rest)):
+        parser = Parser({"bash": {"properties": {"command": {"type": "string"}}}})
+        parser.resume(shown)
+        pieces = [rest[at : at + size] for at in range(0, len(rest), size)]
+        found = gather([*(event for piece in pieces for event in parser.feed(piece)), *parser.close()])
+        assert len(found.calls) == calls and not found.rejected
+        assert calls or found.content == rest

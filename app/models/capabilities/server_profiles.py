@@ -18,7 +18,7 @@ Limit = Literal["max_tokens", "max_completion_tokens"]
 
 
 class PrefixForm(Struct, frozen=True):
-    """How a server is asked to go on with the last message of a request, which is the model's own.
+    """The form in which a server is asked to go on with the last message of a request, which is the model's own.
 
     `message` and `body` are the fields that say so, and `path` that of the API which takes them. `repeats`: the answer
     begins with the message. `bare_end`: a message that ends with white space is refused.
@@ -39,8 +39,8 @@ class Profile(Struct, frozen=True):
     https://github.com/vllm-project/vllm/issues/47907). `any_order`: it takes several messages of a role in a row, and
     system messages anywhere; templates of other models refuse these (https://github.com/ggml-org/llama.cpp/issues/20733).
     `prefix`: it can go on with a message (https://github.com/ggml-org/llama.cpp/pull/13174,
-    https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html, https://github.com/sgl-project/sglang/issues/3971,
-    https://api-docs.deepseek.com/guides/chat_prefix_completion, https://docs.mistral.ai/capabilities/completion/prefix,
+    https://github.com/vllm-project/vllm/issues/6772, https://github.com/sgl-project/sglang/issues/3971,
+    https://api-docs.deepseek.com/guides/chat_prefix_completion,
     https://platform.kimi.ai/docs/guide/use-partial-mode-feature-of-kimi-api); Anthropic's models before Claude 4.6 can
     (https://platform.claude.com/docs/en/about-claude/models/whats-new-claude-4-6#prefill-removal).
     `hides_tools`: with `tool_choice` none its prompts lack the tools, and so begin otherwise than those before.

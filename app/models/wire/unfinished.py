@@ -49,9 +49,10 @@ def unfinished(request: ModelRequest) -> Unfinished:
     """Return the replies in a row that broke off as one."""
     messages = request.messages
     reminders = (at for at in reversed(range(len(messages))) if request.go_on and messages[at].text == request.go_on)
-    begin = end = next(reminders, len(messages))
-    while begin and (messages[begin - 1].cut or messages[begin - 1].role == "tool"):
-        begin -= 1
+    begin = end = at = next(reminders, len(messages))
+    while at and (messages[at - 1].cut or messages[at - 1].role == "tool"):
+        at -= 1
+        begin = at if messages[at].cut else begin  # the results in front of it are those of the round before
     replies = [message for message in messages[begin:end] if message.cut]
     calls = [call for message in replies for call in message.calls]
     if any(call.dialect == FENCED.name for call in calls):  # the block that is shown is the call itself

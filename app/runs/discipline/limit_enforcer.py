@@ -128,7 +128,7 @@ class LimitEnforcer:
         """
         self.successor = failure.successor
         may = self.successor or (failure.retryable and not plan.ends)
-        if not may or not reply.has_started or self.limits.spent(totals) or self._breaks >= MOST_BREAKS:
+        if not may or not reply.has_started or not self.may_go_on(totals):
             return None
         totals.rounds -= 1 if self.successor else 0
         self.resumes = bool(self.successor and totals.text.strip()) and not reply.calls
@@ -141,6 +141,10 @@ class LimitEnforcer:
             self._answered = totals.text
             self._unsure = ""
         return goes_on(failure, self.so_far)
+
+    def may_go_on(self, totals: RunTotals) -> bool:
+        """Return True if the run has room for another part of an answer."""
+        return self._breaks < MOST_BREAKS and not self.limits.spent(totals)
 
     def has_broken_off(self) -> bool:
         """Return True, once, after an answer that broke off and goes on."""

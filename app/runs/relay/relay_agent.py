@@ -121,7 +121,7 @@ class RelayAgent(Agent):
         """Return True only if the server of the other model can continue a message: it is asked in no words."""
         if not self.provider.continues or reply.calls or not reply.shown.strip():
             failure.successor = None
-        return failure.successor is not None
+        return super()._switches(reply, failure)
 
     @property
     def _takes_calls(self) -> bool:

@@ -14,6 +14,7 @@ from app.models.http.client import CompletionRequest, ModelClient
 from app.models.wire.anthropic.provider import AnthropicMessages
 from app.models.wire.hosted_provider import HostedProvider
 from app.models.wire.openai.provider import OpenAIChat
+from app.runs.discipline.limit_enforcer import BROKEN_OFF
 from app.runs.discipline.reminders import GO_ON
 from parsing.fences import fenced_call
 from tests.support.models import messages_streams as messages
@@ -182,6 +183,9 @@ class Model:
         if GO_ON not in said or server.begun == "anew":
             return whole
         shown = next((text_of(one) for one in reversed(sent) if one["role"] == "assistant"), "")
+        if server.begun in ("continued", "repeated"):
+            why = "its API takes no such message" if server.is_messages and shown != shown.rstrip() else ""
+            assert why or BROKEN_OFF in json.dumps(sent), "it could have gone on with the message"
         before = LAST if called else FIRST
         return Script(whole.thought, whole.text[min(len(before), len(shown)) :], whole.call)
 

@@ -22,7 +22,7 @@ from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 60
-ASK = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
+ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
 PREFILL = "Assistant response prefill is incompatible with enable_thinking."
 COMMAND = '<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi > made"}}\n</tool_call>'
 
@@ -158,3 +158,14 @@ async def test_nothing_is_added_to_a_relayed_request(tmp_path: Path, refuses: bo
         frames = (await served.client.post("/v1/chat/completions", json=ASK | {"model": "wanted/m"})).text
     assert relayed(frames).strip() == "Half an" and '"error"' in frames
     assert len(chats(other)) == int(refuses)
+
+
+async def test_a_server_that_dies_before_its_first_word_is_asked_again(tmp_path: Path) -> None:
+    role = chunk({"role": "assistant", "content": ""})
+    async with (
+        upstream(cut(role), cut(role), chats=True) as wanted,
+        llama(whole("An answer.")) as other,
+        pair(tmp_path, wanted, other) as served,
+    ):
+        events = await served.chat()
+    assert (text_of(events), events[-1]["reason"]) == ("An answer.", "answered")
