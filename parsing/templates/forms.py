@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parsing.dialects import Dialect, Rows
 from parsing.dialects.row import Body
@@ -221,7 +221,7 @@ def _children(marks: Outline, unit: masks.Unit) -> Iterator[Found]:
     if end[1] == NAME:
         opens, further = opener_pattern(marks, "offered", r"(?=<)")
         row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, further, shuts=closer_pattern(marks))
-        yield marks, _rows(marked=row)
+        yield marks, replace(_rows(), rest=(row,))  # any element may begin like it
     else:
         yield _row(marks, "adhoc_tag", r"(?=<)", body.children_until(re.escape(end[1])))
 

@@ -184,13 +184,16 @@ def _mask(text: str, group: str, behind: str) -> str:
     }[text]
 
 
-def closer_pattern(outlines: Outline) -> str:
-    """A pattern for what ends a call, as it is, without its fence, or followed by the closer of all calls."""
+def closer_pattern(marks: Outline) -> str:
+    """A pattern for what ends a call: its closer, the same without its fence, or behind the mark that ends arguments."""
     found = []
-    for closer in outlines.closers:
-        text = _FENCE.sub("", closer).strip() if closer.lstrip().startswith("```") else closer
-        fence = S + r"(?:`{3,20})?" + S if text != closer else S
+    for closer in marks.closers:
+        text = _FENCE.sub("", closer).strip() if closer.startswith("```") else closer
+        fence = rf"{S}(?:`{{3,20}})?{S}" if text != closer else S
         found.append(rf"{fence}{pattern(text)}" if text else rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))")
+        rest = "".join(tokens(text)[1:]).strip()
+        if rest[:1] in ("<", "["):
+            found.append(rf"{S}{pattern(rest)}")
     return "|".join(found)
 
 

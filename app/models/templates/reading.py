@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -51,9 +51,9 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
     try:
         for write, suffix in writers(template, response_template):
             try:
-                single, parallel, others = probes_of(write)
-                known = dialect_of([single, *([parallel] if parallel else [])])
-                grammar = None if known and not always else derive(single, parallel, others)
+                probes = probes_of(write)
+                known = dialect_of([probe for probe in probes if probe.calls is not HARD])
+                grammar = None if known and not always else derive(probes)
             except Underivable as refusal:
                 reasons.append(str(refusal))
                 if known:
@@ -65,7 +65,7 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
     return TemplateReading(known, reason=reasons[0] if reasons else "there is no template", prompt_suffix=suffix)
 
 
-def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
+def probes_of(write: Write) -> list[Probe]:
     """One call, two where as many are written, and one with values that a wrong form would garble.
 
     Raises Underivable.
@@ -73,17 +73,17 @@ def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
     single = write(SINGLE)
     if SINGLE[0][0] not in single.text and not any(each in single.text for each in single.ids):
         raise Underivable("the template does not write the calls of a reply")
-    parallel, hard = _more(write, PARALLEL), _more(write, HARD)
-    both = parallel is not None and PARALLEL[1][0] in parallel.text
-    return single, parallel if both else None, [hard] if hard else []
+    return [single, *_more(write, PARALLEL), *_more(write, HARD)]
 
 
-def _more(write: Write, calls: Calls) -> Probe | None:
-    """The text of further calls; None if the template refuses them."""
+def _more(write: Write, calls: Calls) -> list[Probe]:
+    """The text of further calls; none if the template refuses them, or leaves one of them out."""
     try:
-        return write(calls)
+        probe = write(calls)
     except Underivable:
-        return None
+        return []
+    by_name = all(name in probe.text for name, _ in calls)
+    return [probe] if by_name or (probe.ids and all(call_id in probe.text for call_id in probe.ids)) else []
 
 
 def writers(template: str, response_template: str) -> Iterator[tuple[Write, str]]:

@@ -29,7 +29,7 @@ from app.models.wire.kept_format import CUT, TextFormat, TextRecord, in_format
 from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limit_in, temperature_in
 from app.models.wire.structured_output import instruction, is_structured
 from parsing import CallOpened, Thought
-from parsing.openers import Openers
+from parsing.templates.derive import TemplateGrammar
 
 ANY_MODEL = "auto"
 SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the server may have been replaced
@@ -184,8 +184,8 @@ class HostedProvider(BaseProvider, ABC):
     def prompt_suffix(self) -> str:
         return str(self.ability("prompt_suffix").value or "")
 
-    def openers(self) -> Openers:
-        return self._abilities.openers(self._about)
+    def grammar(self) -> TemplateGrammar | None:
+        return self._abilities.grammar(self._about)
 
     def ability(self, name: str) -> Ability:
         """Return an ability as known by now."""
