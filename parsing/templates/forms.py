@@ -41,7 +41,7 @@ Derivation = Callable[[Probe, Probe | None], Iterator[Found]]
 
 @dataclass(frozen=True)
 class Form:
-    """How arguments are written, in words, and the rows for it where the probes have it."""
+    """A way to write arguments: its name, and the rows for it where the probes have it."""
 
     name: str
     derive: Derivation
@@ -53,7 +53,8 @@ def _placed(row: Dialect, marks: Outline) -> Rows:
     if is_explicit(opener):
         if opener[0] in MASKS or not (opener[0].isalnum() or opener[0] in "`~>"):
             return _rows(marked=row)
-        return _rows(lines=row, headers=row)
+        spaced = replace(row, opens=f" ?{row.opens}")  # the rest of a header whose beginning stands in the prompt
+        return _rows(lines=spaced, headers=spaced)
     bare = not opener.strip("[({ ") or opener[0] in MASKS or _LANGUAGE.fullmatch(opener)
     if bare or row.family in ("pythonic", "object_literal"):
         return _rows(whole=row)
@@ -78,7 +79,7 @@ def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -
     opens, further = opener_pattern(marks, group, tail)
     wrapper = pattern(marks.outer_close) if marks.outer_open and marks.item_open else ""
     more = "|".join(filter(None, (further, more)))
-    row = Dialect(DERIVED, family, "", opens, reader, more, shuts=closer_pattern(marks), wrapper=wrapper)
+    row = Dialect(DERIVED, family, "", opens, reader, more=more, shuts=closer_pattern(marks), wrapper=wrapper)
     return marks, _placed(row, marks)
 
 
@@ -220,7 +221,7 @@ def _children(marks: Outline, unit: masks.Unit) -> Iterator[Found]:
         return
     if end[1] == NAME:
         opens, further = opener_pattern(marks, "offered", r"(?=<)")
-        row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, further, shuts=closer_pattern(marks))
+        row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, more=further, shuts=closer_pattern(marks))
         yield marks, replace(_rows(), rest=(row,))  # any element may begin like it
     else:
         yield _row(marks, "adhoc_tag", r"(?=<)", body.children_until(re.escape(end[1])))

@@ -185,7 +185,7 @@ def _mask(text: str, group: str, behind: str) -> str:
 
 
 def closer_pattern(marks: Outline) -> str:
-    """A pattern for what ends a call: its closer, the same without its fence, or behind the mark that ends arguments."""
+    """A pattern for what ends a call: its closer, that without its fence, or what is behind the end of its arguments."""
     found = []
     for closer in marks.closers:
         text = _FENCE.sub("", closer).strip() if closer.startswith("```") else closer

@@ -1,4 +1,4 @@
-"""What a model's template says about its calls: known calls are rendered, and a grammar is derived from the text."""
+"""The calls of a model, as its template writes them: known calls are rendered, and a grammar is derived from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Write = Callable[[Calls], Probe]
 
 
 class TemplateReading(Struct, frozen=True):
-    """What a template says. `known` is the dialect of the table that reads its calls, "" if none does.
+    """A template, read. `known` is the dialect of the table that reads its calls, "" if none does.
 
     `grammar` is derived where none does, or where it was asked for; else `reason` says why there is none.
     """
@@ -132,7 +132,7 @@ def _arguments(arguments: dict[str, Any], packed: bool) -> Any:
 
 
 def _reply_in(whole: str, prompt: str, control: str) -> str:
-    """What the model has written of a conversation, given its prompt, and the same with an answer in its place."""
+    """Return the model's part of a conversation, by its prompt, and by the same one with an answer in its place."""
     if whole.startswith(prompt):
         text = whole[len(prompt) :]
     else:

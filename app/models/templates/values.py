@@ -1,6 +1,6 @@
-"""What a template may do with a value: filters, tests and methods, a row each. Nothing else can be called.
+"""The filters, tests and methods that a template may use, a row each. It can call nothing else.
 
-Whatever could make a large value out of small ones is bounded here or by `bounded`, which looks at every new value.
+Those that could make a large value out of small ones are bounded here; `bounded` looks at every new value.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from app.runs.recording.values import model_part
 from app.transcript.reply import Reply
 from parsing.templates.derive import TemplateGrammar, derive
 from parsing.templates.probes import TOOLS
-from tests.app.models.templates.test_reading import AS_OBJECT
 from tests.support.models.abilities import MISSING, PROPS, endpoint, models, said
+from tests.support.models.templates import AS_OBJECT
 from tests.support.models.upstream import Act
 from tests.support.parsing.held_out import TEMPLATES
 
