@@ -23,6 +23,7 @@ from parsing.templates.outline import (
     Outline,
     closer_pattern,
     is_explicit,
+    is_special,
     opener_pattern,
     outline,
     pattern,
@@ -75,7 +76,7 @@ def _rows(
 
 
 def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -> Found:
-    group = "name" if is_explicit(marks.opener) else "offered"
+    group = "name" if is_special(marks.opener) else "offered"
     opens, further = opener_pattern(marks, group, tail)
     wrapper = pattern(marks.outer_close) if marks.outer_open and marks.item_open else ""
     more = "|".join(filter(None, (further, more)))
@@ -105,7 +106,7 @@ def _json(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         if bare and shape is ENVELOPE:
             yield _row(marks, "bare_json", JSON, body.bare_json, _NEXT_OBJECT)
         elif not bare:
-            tail = JSON if is_explicit(marks.opener) else CALL
+            tail = JSON if is_special(marks.opener) else CALL
             yield _row(marks, "json_sentinel", tail, _json_body(shape), _NEXT_OBJECT)
 
 

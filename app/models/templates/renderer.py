@@ -242,17 +242,10 @@ class TemplateRenderer:
         text = self._captured(node.body, _Scope({}, scope))
         self._set(node.target, self._filtered(node.filter, scope, text) if node.filter else text, scope)
 
-    def _filter_block(self, node: Any, scope: _Scope) -> None:
-        self._write(str(self._filtered(node.filter, scope, self._captured(node.body, _Scope({}, scope)))))
-
     def _inner(self, node: Any, scope: _Scope) -> None:
-        names = {target.name: self._value(value, scope) for target, value in _pairs_of(node)}
-        self._run(node.body, _Scope(names, scope))
+        self._run(node.body, _Scope({}, scope))
 
     def _macro(self, node: Any, scope: _Scope) -> None:
-        scope.names[node.name] = _Function(self._callable(node, scope))
-
-    def _callable(self, node: Any, scope: _Scope) -> Callable[..., str]:
         def call(*args: Any, **named: Any) -> str:
             names = [each.name for each in node.args]
             given = dict(zip(names, args, strict=False)) | named
@@ -264,10 +257,7 @@ class TemplateRenderer:
                 given.setdefault(name, Undefined(name=name))
             return self._captured(node.body, inner)
 
-        return call
-
-    def _call_block(self, node: Any, scope: _Scope) -> None:
-        self._write(str(self._called(node.call, scope, caller=_Function(self._callable(node, scope)))))
+        scope.names[node.name] = _Function(call)
 
     def _break(self, node: Any, scope: _Scope) -> None:
         raise _Break
@@ -308,11 +298,11 @@ class TemplateRenderer:
     def _slice(self, node: Any, scope: _Scope) -> slice:
         return slice(*(self._value(each, scope) if each else None for each in (node.start, node.stop, node.step)))
 
-    def _called(self, node: Any, scope: _Scope, **extra: _Function) -> Any:
+    def _called(self, node: Any, scope: _Scope) -> Any:
         function = self._value(node.node, scope)
         if not isinstance(function, _Function):
             raise TemplateRefused("calls what is no function, or one that is not allowed")
-        return bounded(function.call(*self._args(node, scope), **self._named(node, scope), **extra))
+        return bounded(function.call(*self._args(node, scope), **self._named(node, scope)))
 
     def _filter(self, node: Any, scope: _Scope) -> Any:
         return self._filtered(node, scope, self._value(node.node, scope))
@@ -372,18 +362,12 @@ def _loop(values: Sequence[Any], at: int) -> dict[str, Any]:
     return {
         "index": at + 1,
         "index0": at,
-        "revindex": last - at + 1,
-        "revindex0": last - at,
         "first": at == 0,
         "last": at == last,
         "length": len(values),
         "previtem": values[at - 1] if at else Undefined(name="previtem"),
         "nextitem": values[at + 1] if at < last else Undefined(name="nextitem"),
     }
-
-
-def _pairs_of(node: Any) -> Iterator[tuple[Any, Any]]:
-    return zip(getattr(node, "targets", ()), getattr(node, "values", ()), strict=True)
 
 
 _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -426,11 +410,8 @@ _STATEMENTS: Mapping[type, Evaluate] = {
     nodes.For: TemplateRenderer._for,
     nodes.Assign: TemplateRenderer._assign,
     nodes.AssignBlock: TemplateRenderer._assign_block,
-    nodes.FilterBlock: TemplateRenderer._filter_block,
     nodes.Scope: TemplateRenderer._inner,
-    nodes.With: TemplateRenderer._inner,
     nodes.Macro: TemplateRenderer._macro,
-    nodes.CallBlock: TemplateRenderer._call_block,
     nodes.Break: TemplateRenderer._break,
     nodes.Continue: TemplateRenderer._continue,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Undefined
 
-LONGEST = 1 << 17  # characters of a text
+LONGEST = 1 << 16  # characters of a text
 MOST_PARTS = 4096  # of a value, with all that it holds
 MOST_BITS = 256  # of a number
 MOST_INDENT = 16
