@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from app.core.messages import Message, OpaqueMetadata
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
-from parsing.openers import OPENERS, Openers
+from parsing.templates.derive import TemplateGrammar
 from tools.base.hidden_fields import repr_without
 from tools.tool import Tool
 
@@ -264,9 +264,9 @@ class Provider(Protocol):
         """The text that the model's template writes in front of its answer, if it is known: a hint for the parser."""
         return ""
 
-    def openers(self) -> Openers:
-        """The dialects that its text is read for: those of the table, and one derived from the model's template."""
-        return OPENERS
+    def grammar(self) -> TemplateGrammar | None:
+        """The grammar of its calls that was derived from its template, where no dialect of the table reads them."""
+        return None
 
     def abilities(self) -> Sequence[Ability]:
         """The abilities of the model that are known by now, for display."""

@@ -30,7 +30,7 @@ from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.run_request import CallResult
 from app.transcript.run_totals import RunTotals
-from parsing.openers import OPENERS, Openers
+from parsing.templates.derive import TemplateGrammar
 from tools.toolbox import Refuse
 
 CANARY, JUDGE, SCREEN = "canary", "judge", "screen"  # the deciding guard in the audit, and the codes of notices
@@ -208,7 +208,7 @@ class WatchedReply(Reply):
         fences: Callable[[], bool],
         new_id: Callable[[], str],
         prompt_suffix: Callable[[], str],
-        openers: Callable[[], Openers] = lambda: OPENERS,
+        grammar: Callable[[], TemplateGrammar | None] = lambda: None,
         text_calls: Callable[[bool], TextCalls],
         is_handed: Callable[[str], bool] = lambda _: False,
         id_for_client: Callable[[str], str] = lambda _: "",
@@ -221,7 +221,7 @@ class WatchedReply(Reply):
             new_id=new_id,
             id_for_client=id_for_client,
             prompt_suffix=prompt_suffix,
-            openers=openers,
+            grammar=grammar,
             text_calls=text_calls,
             is_handed=is_handed,
             drafts=drafts,

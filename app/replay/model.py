@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from functools import cached_property
 from typing import Any
 
 from app.budget.kinds import BudgetSpent
@@ -31,6 +32,7 @@ from app.runs.recording import parts
 from app.runs.recording.recorder import digest_of
 from app.runs.recording.stand_ins import MadeUp, applied, borders_of
 from parsing import BadCall, Call, CallDelta, CallOpened, Thought
+from parsing.templates.derive import TemplateGrammar, Underivable, derive
 from tools.tool import Tool
 
 FEW = 64  # pieces of a text that are replayed with their own borders; of longer ones most are joined
@@ -103,6 +105,15 @@ class ReplayedModel(BaseProvider):
 
     def prompt_suffix(self) -> str:
         return self._known.suffix
+
+    @cached_property
+    def _grammar(self) -> TemplateGrammar | None:
+        with suppress(Underivable):  # by this version
+            return derive(self._known.probes) if self._known.probes else None
+        return None
+
+    def grammar(self) -> TemplateGrammar | None:
+        return self._grammar
 
     def abilities(self) -> Sequence[Ability]:
         return [Ability(name, value, source) for name, value, source in self._known.abilities]  # type: ignore[arg-type]
@@ -257,6 +268,9 @@ class ReplayedSide(BaseProvider):
 
     def prompt_suffix(self) -> str:
         return self._of.prompt_suffix()
+
+    def grammar(self) -> TemplateGrammar | None:
+        return self._of.grammar()
 
     def cost(self, used: TokenUsage) -> float | None:
         return self._of.cost(used)

@@ -261,7 +261,7 @@ class Agent(Struct):
             new_id=self.new_id,
             id_for_client=self._id_for_client(conversation),
             prompt_suffix=self.provider.prompt_suffix,
-            openers=self.provider.openers,
+            grammar=self.provider.grammar,
             text_calls=partial(self._calls_in_text, conversation),
             is_handed=self.toolbox.is_handed,
             drafts=conversation.drafts,

@@ -53,8 +53,8 @@ from parsing import (
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from parsing.fitting import read_arguments
-from parsing.openers import OPENERS, Openers
 from parsing.sink import RAW_LIMIT
+from parsing.templates.derive import TemplateGrammar, openers_with
 from tools.base.patterns import lazy_pattern
 from tools.builtin.documents import CONTENT, CREATE_DOCUMENT
 
@@ -84,7 +84,7 @@ class TextCalls(Enum):
 class Reply:
     """Pieces of a model's stream go in, events for the client come out; the calls and the message remain.
 
-    `fences`, `prompt_suffix` and `openers` are asked at the first text: only then is it known which model answers, and
+    `fences`, `prompt_suffix` and `grammar` are asked at the first text: only then is it known which model answers, and
     whether its server took the tools or they had to be taught. So is `text_calls`: what calls in the text of that model
     are, given that it has (or has not) called natively in this reply. `new_id` and `id_for_client` are for
     `found_calls`, which knows more of the calls than `calls` and `refused`.
@@ -101,7 +101,7 @@ class Reply:
         new_id: Callable[[], str],
         id_for_client: Callable[[str], str] = lambda _: "",
         prompt_suffix: Callable[[], str] = str,
-        openers: Callable[[], Openers] = lambda: OPENERS,
+        grammar: Callable[[], TemplateGrammar | None] = lambda: None,
         text_calls: Callable[[bool], TextCalls] = lambda _: TextCalls.READ,
         is_handed: Callable[[str], bool] = lambda _: False,
         drafts: DocumentDrafts | None = None,
@@ -128,7 +128,7 @@ class Reply:
         self._tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
-        self._openers = openers
+        self._grammar = grammar
         self._text_calls = text_calls
         self._is_handed = is_handed
         self._drafts = drafts or DocumentDrafts()
@@ -302,7 +302,7 @@ class Reply:
             or self._text_calls(False) is TextCalls.IGNORED
         ):
             return False
-        parser = Parser(self._tools, fences=self._fences(), openers=self._openers())
+        parser = Parser(self._tools, fences=self._fences(), openers=openers_with(self._grammar()))
         found = [*parser.feed(thought), *parser.close()]
         first = next((at for at, seen in enumerate(found) if isinstance(seen, CallOpened | Call | BadCall)), None)
         if first is None or any(isinstance(seen, Thought | Reclassified) for seen in found):
@@ -357,7 +357,7 @@ class Reply:
             prompt_suffix=suffix,
             calls=mode is not TextCalls.IGNORED,
             excerpt=LONGEST_BLOCK if self.doubts_text else RAW_LIMIT,
-            openers=self._openers(),
+            openers=openers_with(self._grammar()),
         )
         parser.resume(self.resumes)
         return parser

@@ -32,9 +32,10 @@ class TemplateGrammar:
 
     `begin` and `end` are the marks of one call, `outer_begin` and `outer_end` those of all calls of a reply, and
     `separator` stands between two; NAME stands for the tool's name in them, and `...` for what changes otherwise.
-    `form` says how the arguments are written.
+    `form` says how the arguments are written. `probes` are what it was derived from.
     """
 
+    probes: tuple[Probe, ...]
     form: str
     begin: str
     end: str
@@ -47,6 +48,11 @@ class TemplateGrammar:
     def openers(self) -> Openers:
         """The tables of all dialects with these rows before the others."""
         return Openers(joined(self.rows, ROWS))
+
+
+def openers_with(grammar: TemplateGrammar | None) -> Openers:
+    """The tables of all dialects, and of this grammar if there is one."""
+    return grammar.openers if grammar else OPENERS
 
 
 def joined(first: Rows, second: Rows) -> Rows:
@@ -75,12 +81,13 @@ def _dialect(probe: Probe, openers: Openers) -> str:
     return found
 
 
-def derive(single: Probe, parallel: Probe | None, others: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
+def derive(probes: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
     """The grammar of the calls in these texts. Raises Underivable.
 
-    `parallel` are two calls, if the template writes as many; `others` must be read as well.
+    It is derived from the first, and from the first with two calls if the template writes as many; the others must be
+    read as well.
     """
-    probes = [single, *([parallel] if parallel else []), *others]
+    single, parallel = probes[0], next((probe for probe in probes if len(probe.calls) > 1), None)
     if any(len(probe.text) > _LONGEST for probe in probes):
         raise Underivable(f"the text of a call is longer than {_LONGEST:,} characters")
     tried = []
@@ -88,7 +95,7 @@ def derive(single: Probe, parallel: Probe | None, others: Sequence[Probe], base:
         for marks, rows in form.derive(single, parallel):
             openers = Openers(joined(rows, base))
             if dialect_of(probes, openers) and not _runs_quoted(single, openers):
-                return _grammar(form.name, marks, rows)
+                return _grammar(probes, form.name, marks, rows)
             tried.append(form.name)
     if tried:
         raise Underivable(f"the calls look like {tried[0]}, but are not read back as they were written")
@@ -101,8 +108,9 @@ def _runs_quoted(probe: Probe, openers: Openers) -> bool:
     return bool(gather([*parser.feed(f"So:\n`````text\n{probe.text}\n`````\n"), *parser.close()]).calls)
 
 
-def _grammar(form: str, marks: Outline, rows: Rows) -> TemplateGrammar:
+def _grammar(probes: Sequence[Probe], form: str, marks: Outline, rows: Rows) -> TemplateGrammar:
     return TemplateGrammar(
+        tuple(probes),
         form,
         begin=_readable(marks.item_open or marks.outer_open),
         end=_readable(marks.item_close or marks.outer_close),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parsing.dialects import Dialect, Rows
 from parsing.dialects.row import Body
@@ -23,6 +23,7 @@ from parsing.templates.outline import (
     Outline,
     closer_pattern,
     is_explicit,
+    is_special,
     opener_pattern,
     outline,
     pattern,
@@ -41,7 +42,7 @@ Derivation = Callable[[Probe, Probe | None], Iterator[Found]]
 
 @dataclass(frozen=True)
 class Form:
-    """How arguments are written, in words, and the rows for it where the probes have it."""
+    """A way to write arguments: its name, and the rows for it where the probes have it."""
 
     name: str
     derive: Derivation
@@ -53,7 +54,8 @@ def _placed(row: Dialect, marks: Outline) -> Rows:
     if is_explicit(opener):
         if opener[0] in MASKS or not (opener[0].isalnum() or opener[0] in "`~>"):
             return _rows(marked=row)
-        return _rows(lines=row, headers=row)
+        spaced = replace(row, opens=f" ?{row.opens}")  # the rest of a header whose beginning stands in the prompt
+        return _rows(lines=spaced, headers=spaced)
     bare = not opener.strip("[({ ") or opener[0] in MASKS or _LANGUAGE.fullmatch(opener)
     if bare or row.family in ("pythonic", "object_literal"):
         return _rows(whole=row)
@@ -74,11 +76,11 @@ def _rows(
 
 
 def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -> Found:
-    group = "name" if is_explicit(marks.opener) else "offered"
+    group = "name" if is_special(marks.opener) else "offered"
     opens, further = opener_pattern(marks, group, tail)
     wrapper = pattern(marks.outer_close) if marks.outer_open and marks.item_open else ""
     more = "|".join(filter(None, (further, more)))
-    row = Dialect(DERIVED, family, "", opens, reader, more, shuts=closer_pattern(marks), wrapper=wrapper)
+    row = Dialect(DERIVED, family, "", opens, reader, more=more, shuts=closer_pattern(marks), wrapper=wrapper)
     return marks, _placed(row, marks)
 
 
@@ -104,7 +106,7 @@ def _json(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         if bare and shape is ENVELOPE:
             yield _row(marks, "bare_json", JSON, body.bare_json, _NEXT_OBJECT)
         elif not bare:
-            tail = JSON if is_explicit(marks.opener) else CALL
+            tail = JSON if is_special(marks.opener) else CALL
             yield _row(marks, "json_sentinel", tail, _json_body(shape), _NEXT_OBJECT)
 
 
@@ -220,8 +222,8 @@ def _children(marks: Outline, unit: masks.Unit) -> Iterator[Found]:
         return
     if end[1] == NAME:
         opens, further = opener_pattern(marks, "offered", r"(?=<)")
-        row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, further, shuts=closer_pattern(marks))
-        yield marks, _rows(marked=row)
+        row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, more=further, shuts=closer_pattern(marks))
+        yield marks, replace(_rows(), rest=(row,))  # any element may begin like it
     else:
         yield _row(marks, "adhoc_tag", r"(?=<)", body.children_until(re.escape(end[1])))
 

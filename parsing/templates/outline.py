@@ -28,6 +28,7 @@ _PIECE = re.compile(
     rf"(?P<quote>[\"'])(?P<quoted>[{NAME}{KEY}])(?P=quote)|(?P<mask>[{MASKS}])|(?P<space>\s+)|(?P<fence>`{{3,}}\w*)|(?P<rest>.)",
     re.DOTALL,
 )
+_SPECIAL = re.compile(r"[|_:\]]|[^\x00-\x7f]|[A-Z]{3}|(?i:tool|func|call|invoke|action|plugin)")
 _LETTERS = re.compile(r"[^\W\d_]")
 Tokens = Sequence[str]
 
@@ -128,6 +129,11 @@ def is_explicit(masked: str) -> bool:
     )
 
 
+def is_special(masked: str) -> bool:
+    """Return whether a mark stands in this text that is no element of HTML: any name behind it is that of a tool."""
+    return is_explicit(masked) and bool(_SPECIAL.search("".join(each for each in masked if each not in MASKS)))
+
+
 def pattern(masked: str, group: str = "name") -> str:
     """A pattern for this text: space as the model likes, and the first name and key in groups."""
     found: list[str] = []
@@ -184,13 +190,16 @@ def _mask(text: str, group: str, behind: str) -> str:
     }[text]
 
 
-def closer_pattern(outlines: Outline) -> str:
-    """A pattern for what ends a call, as it is, without its fence, or followed by the closer of all calls."""
+def closer_pattern(marks: Outline) -> str:
+    """A pattern for the closer of a call: as it is, without its fence, or without the mark that ends the arguments."""
     found = []
-    for closer in outlines.closers:
-        text = _FENCE.sub("", closer).strip() if closer.lstrip().startswith("```") else closer
-        fence = S + r"(?:`{3,20})?" + S if text != closer else S
+    for closer in marks.closers:
+        text = _FENCE.sub("", closer).strip() if closer.startswith("```") else closer
+        fence = rf"{S}(?:`{{3,20}})?{S}" if text != closer else S
         found.append(rf"{fence}{pattern(text)}" if text else rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))")
+        rest = "".join(tokens(text)[1:]).strip()
+        if rest[:1] in ("<", "["):
+            found.append(rf"{S}{pattern(rest)}")
     return "|".join(found)
 
 

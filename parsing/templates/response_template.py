@@ -1,7 +1,8 @@
 """Known calls as a checkpoint's `response_template` says that its model writes them.
 
-The format: https://huggingface.co/docs/transformers/chat_response_parsing. Its patterns are never run: the shortest
-text that one matches is written out, with the name, the keys and the values at its groups.
+The format: https://github.com/huggingface/transformers/blob/main/docs/source/en/chat_response_parsing.md.
+Its patterns are never run: the shortest text that one matches is written out, with the name, the keys and the values at
+its groups.
 """
 
 from __future__ import annotations

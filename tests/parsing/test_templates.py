@@ -7,9 +7,8 @@ import json
 import pytest
 
 from parsing import Call, Parser, parse
-from parsing.dialects import ROWS
 from parsing.openers import Openers
-from parsing.templates.derive import TemplateGrammar, Underivable, derive, dialect_of, joined
+from parsing.templates.derive import Underivable, derive, dialect_of, joined
 from parsing.templates.probes import HARD, PARALLEL, SINGLE, TOOLS, Calls, Probe
 from parsing.templates.response_template import example, response_probe
 from tests import ROOT
@@ -78,11 +77,6 @@ def probes(write: str, separator: str = "", outer: tuple[str, str] = ("", "")) -
     return [Probe(calls, text(calls)) for calls in (SINGLE, PARALLEL, HARD)]
 
 
-def grammar_of(found: list[Probe]) -> TemplateGrammar:
-    single, parallel, hard = found
-    return derive(single, parallel, [hard])
-
-
 @pytest.mark.parametrize(
     ("write", "separator", "outer"),
     [
@@ -95,7 +89,7 @@ def grammar_of(found: list[Probe]) -> TemplateGrammar:
 def test_a_form_that_no_row_knows(write: str, separator: str, outer: tuple[str, str]) -> None:
     found = probes(write, separator, outer)
     assert not dialect_of(found)
-    grammar = grammar_of(found)
+    grammar = derive(found)
     assert "NAME" in grammar.begin or '"fn"' in write
     text = f"Let me look.\n\n{found[1].text}\nDone."
     parser = Parser(TOOLS, openers=grammar.openers)
@@ -104,7 +98,7 @@ def test_a_form_that_no_row_knows(write: str, separator: str, outer: tuple[str, 
 
 
 def test_the_repairs_of_the_readers_hold_for_derived_rows() -> None:
-    grammar = grammar_of(probes("<|zz|>NAME<|args|>JSON<|zz_end|>"))
+    grammar = derive(probes("<|zz|>NAME<|args|>JSON<|zz_end|>"))
     text = "<|zz|>zq_lookup<|args|>{'zk_place': 'Ulm', zk_count: \"3\",}<|zz_end|>"
     parser = Parser(TOOLS, openers=grammar.openers)
     [call] = [each for each in [*parser.feed(text), *parser.close()] if isinstance(each, Call)]
@@ -112,7 +106,7 @@ def test_the_repairs_of_the_readers_hold_for_derived_rows() -> None:
 
 
 def test_the_table_goes_on_beside_derived_rows() -> None:
-    grammar = grammar_of(probes("<|zz|>NAME<|args|>JSON<|zz_end|>"))
+    grammar = derive(probes("<|zz|>NAME<|args|>JSON<|zz_end|>"))
     text = '<tool_call>\n{"name": "zq_lookup", "arguments": {}}\n</tool_call>'
     parser = Parser(TOOLS, openers=grammar.openers)
     [call] = [each for each in [*parser.feed(text), *parser.close()] if isinstance(each, Call)]
@@ -130,14 +124,14 @@ def test_the_table_goes_on_beside_derived_rows() -> None:
 )
 def test_nothing_is_derived_and_the_reason_is_stated(text: str, reason: str) -> None:
     with pytest.raises(Underivable, match=reason):
-        derive(Probe(SINGLE, text), None, [], ROWS)
+        derive([Probe(SINGLE, text)])
 
 
 def test_what_is_not_read_back_is_not_used() -> None:
     single, parallel, hard = probes("<|zz|>NAME<|args|>JSON<|zz_end|>")
     broken = Probe(hard.calls, hard.text.replace("zv a", "zv b"))
     with pytest.raises(Underivable, match="not read back"):
-        derive(single, parallel, [broken])
+        derive([single, parallel, broken])
 
 
 # --- response templates ---
@@ -174,7 +168,7 @@ WHOLE = {"open_pattern": r"\s*<zz_call>", "close": ["</zz_call>", "<|eot|>"], "r
 )
 def test_a_grammar_is_derived_from_a_response_template(field: dict[str, object]) -> None:
     template = {"start_anchor": "<|assistant|>", "fields": {"tool_calls": field}}
-    grammar = grammar_of([response_probe(template, calls) for calls in (SINGLE, PARALLEL, HARD)])
+    grammar = derive([response_probe(template, calls) for calls in (SINGLE, PARALLEL, HARD)])
     assert "zz_call" in grammar.begin
     probe = response_probe(template, PARALLEL)
     assert dialect_of([probe], grammar.openers) and not dialect_of([probe])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import httpx2
 from msgspec import Struct, field
@@ -17,8 +18,7 @@ from app.models.capabilities.probe import ProbeResult, probe_model
 from app.models.capabilities.server_counts import LLAMA_CPP, VLLM, counted
 from app.models.http.client import NoAnswer
 from app.models.http.served_model import ServedModel
-from app.models.templates.reading import read_template
-from parsing.openers import OPENERS, Openers
+from parsing.templates.derive import TemplateGrammar
 
 LIMIT_S = 5.0  # for a probe, and for a count
 AGAIN_S = 60.0  # after a failed probe
@@ -30,6 +30,7 @@ SHOWN_S = 3600.0  # validity of what an answer has shown
 # Abilities that are listed.
 SHOWN = ("tools", "images", "pdf", "window", "slots", "prompt_suffix", "reasoning", "counting", "tool_grammar")
 TOOL_CALLS: dict[str, bool | None] = {"auto": None, "native": True, "tagged": False, "fenced": False}
+READING = "app.models.templates.reading"
 FORMS = {form.name: form for form in (LLAMA_CPP, VLLM)}
 
 
@@ -76,7 +77,7 @@ class AbilityRecord(Struct):
     failed: bool = False  # it failed, and is worth another as soon as the server answers
     retried: bool = False  # the server has answered since probes fail: some never get an answer to them
     probing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    openers: Openers = OPENERS  # with what was derived from its template
+    grammar: TemplateGrammar | None = None  # derived from its template
 
     def update(self, known: ProbeResult) -> None:
         """Store a probe result. If it contradicts the last one, the model has changed: drop what answers have shown."""
@@ -119,9 +120,9 @@ class AbilityCache:
         """Return the abilities to list."""
         return [self.find(endpoint, name, overrides) for name in SHOWN]
 
-    def openers(self, endpoint: ServedModel) -> Openers:
-        """Return the dialects that its text is read for."""
-        return self._record(endpoint).openers
+    def grammar(self, endpoint: ServedModel) -> TemplateGrammar | None:
+        """Return the grammar that the model's template needs beside the table of dialects."""
+        return self._record(endpoint).grammar
 
     def show(self, endpoint: ServedModel, name: str, value: Fact, detail: str) -> None:
         """Record an ability that an answer has shown."""
@@ -184,17 +185,18 @@ class AbilityCache:
             if self._clock() < record.probe_at:
                 return
             record.update(known := await probe_model(endpoint, self._limit_s))
-            record.openers = await _openers_for(record.known)
+            record.grammar = await _grammar_for(record.known)
             self.changes += 1
             age = LOCAL_AGE_S if endpoint.local else HOSTED_AGE_S
             again_s = REFUSED_AGAIN_S if known.refused else AGAIN_S
             record.probe_at = self._clock() + (age if known.complete else again_s)
 
 
-async def _openers_for(known: ProbeResult) -> Openers:
-    """Return the table, and the grammar that the model's template needs besides; a template is read once."""
+async def _grammar_for(known: ProbeResult) -> TemplateGrammar | None:
+    """Return the grammar that the model's template needs beside the table; each template is read once."""
     template = known.abilities.get(TEMPLATE)
     if template is None:
-        return OPENERS
-    grammar = (await asyncio.to_thread(read_template, str(template.value))).grammar
-    return grammar.openers if grammar else OPENERS
+        return None
+    reading = await asyncio.to_thread(import_module, READING)  # imported lazily: few servers show a template
+    grammar: TemplateGrammar | None = (await asyncio.to_thread(reading.read_template, str(template.value))).grammar
+    return grammar

@@ -13,6 +13,7 @@ from app.models.http.prompt_too_long import LARGEST, SMALLEST
 
 MOST_SLOTS = 100_000
 ENGINES = {"llamacpp": "llama.cpp", "vllm": "vLLM", "sglang": "SGLang"}
+MOST_TEMPLATE = 1 << 18  # characters: more than are ever read
 TEMPLATE = "template"
 
 Fact = bool | int | str
@@ -42,8 +43,9 @@ def fingerprint(value: Any) -> str | None:
     return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(value, str) else None
 
 
-def text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def template(value: Any) -> str | None:
+    """Return the template, cut where it is too long to be read."""
+    return value[:MOST_TEMPLATE] if isinstance(value, str) and value else None
 
 
 def only_yes(value: Any) -> bool | None:
@@ -141,8 +143,8 @@ OF_PROPERTIES: tuple[Reading, ...] = (  # llama.cpp
     Reading("replay", ("chat_template_caps", "supports_preserve_reasoning"), keeps_reasoning),
     Reading("replay", ("chat_template",), renders_reasoning),
     # These also reveal that the server has changed its model, the last one does nothing else.
-    Reading(TEMPLATE, ("chat_template_tool_use",), text),
-    Reading(TEMPLATE, ("chat_template",), text),
+    Reading(TEMPLATE, ("chat_template_tool_use",), template),
+    Reading(TEMPLATE, ("chat_template",), template),
     Reading("weights", ("model_path",), fingerprint),
 )
 OF_DETAILS: tuple[Reading, ...] = (  # Ollama

@@ -35,7 +35,7 @@ from app.models.endpoints.server_state import ServerState
 from app.models.endpoints.vision_fallback import ModelsWith, VisionFallback
 from app.models.http.failures import ANSWER_TOO_LONG
 from app.models.tokens.counter import TokenCounter
-from parsing.openers import Openers
+from parsing.templates.derive import TemplateGrammar
 
 LEAST_ANSWER = 1024  # tokens that a fallback needs for its answer; less with a small window
 BACKOFF = Backoff()
@@ -243,8 +243,8 @@ class ModelRoute(Struct):
     def prompt_suffix(self) -> str:
         return self.current.provider.prompt_suffix()
 
-    def openers(self) -> Openers:
-        return self.current.provider.openers()
+    def grammar(self) -> TemplateGrammar | None:
+        return self.current.provider.grammar()
 
     def abilities(self) -> Sequence[Ability]:
         return self.current.provider.abilities()

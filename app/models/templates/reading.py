@@ -1,10 +1,10 @@
-"""What a model's template says about its calls: known calls are rendered, and a grammar is derived from the text."""
+"""The calls of a model, as its template writes them: known calls are rendered, and a grammar is derived from them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -29,7 +29,7 @@ Write = Callable[[Calls], Probe]
 
 
 class TemplateReading(Struct, frozen=True):
-    """What a template says. `known` is the dialect of the table that reads its calls, "" if none does.
+    """A template, read. `known` is the dialect of the table that reads its calls, "" if none does.
 
     `grammar` is derived where none does, or where it was asked for; else `reason` says why there is none.
     """
@@ -52,9 +52,9 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
         with TemplateProcess(template) if template else nullcontext() as renderer:
             for write, suffix in writers(renderer, response_template):
                 try:
-                    single, parallel, others = probes_of(write)
-                    known = dialect_of([single, *([parallel] if parallel else [])])
-                    grammar = None if known and not always else derive(single, parallel, others)
+                    probes = probes_of(write)
+                    known = dialect_of([probe for probe in probes if probe.calls is not HARD])
+                    grammar = None if known and not always else derive(probes)
                 except Underivable as refusal:
                     reasons.append(str(refusal))
                     if known:
@@ -66,7 +66,7 @@ def read_template(template: str, response_template: str = "", *, always: bool = 
     return TemplateReading(known, reason=reasons[0] if reasons else "there is no template", prompt_suffix=suffix)
 
 
-def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
+def probes_of(write: Write) -> list[Probe]:
     """One call, two where as many are written, and one with values that a wrong form would garble.
 
     Raises Underivable.
@@ -74,17 +74,17 @@ def probes_of(write: Write) -> tuple[Probe, Probe | None, Sequence[Probe]]:
     single = write(SINGLE)
     if SINGLE[0][0] not in single.text and not any(each in single.text for each in single.ids):
         raise Underivable("the template does not write the calls of a reply")
-    parallel, hard = _more(write, PARALLEL), _more(write, HARD)
-    both = parallel is not None and PARALLEL[1][0] in parallel.text
-    return single, parallel if both else None, [hard] if hard else []
+    return [single, *_more(write, PARALLEL), *_more(write, HARD)]
 
 
-def _more(write: Write, calls: Calls) -> Probe | None:
-    """The text of further calls; None if the template refuses them."""
+def _more(write: Write, calls: Calls) -> list[Probe]:
+    """The text of further calls; none if the template refuses them, or leaves one of them out."""
     try:
-        return write(calls)
+        probe = write(calls)
     except Underivable:
-        return None
+        return []
+    by_name = all(name in probe.text for name, _ in calls)
+    return [probe] if by_name or (probe.ids and all(call_id in probe.text for call_id in probe.ids)) else []
 
 
 def writers(renderer: Renderer | None, response_template: str) -> Iterator[tuple[Write, str]]:
@@ -132,7 +132,7 @@ def _arguments(arguments: dict[str, Any], packed: bool) -> Any:
 
 
 def _reply_in(whole: str, prompt: str, control: str) -> str:
-    """What the model has written of a conversation, given its prompt, and the same with an answer in its place."""
+    """Return the model's part of a conversation, by its prompt, and by the same one with an answer in its place."""
     if whole.startswith(prompt):
         text = whole[len(prompt) :]
     else:

@@ -33,7 +33,7 @@ from app.models.wire.parameters import FORMAT, Parameters, is_about_others, limi
 from app.models.wire.structured_output import instruction, is_structured
 from app.models.wire.unfinished import CANNOT, PrefixRefused, Unfinished, unfinished, without_repetition
 from parsing import CallOpened, Thought
-from parsing.openers import Openers
+from parsing.templates.derive import TemplateGrammar
 
 ANY_MODEL = "auto"
 SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the server may have been replaced
@@ -218,8 +218,8 @@ class HostedProvider(BaseProvider, ABC):
     def prompt_suffix(self) -> str:
         return str(self.ability("prompt_suffix").value or "")
 
-    def openers(self) -> Openers:
-        return self._abilities.openers(self._about)
+    def grammar(self) -> TemplateGrammar | None:
+        return self._abilities.grammar(self._about)
 
     def ability(self, name: str) -> Ability:
         """Return an ability as known by now."""

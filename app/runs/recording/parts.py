@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
 from app.storage.runs import RecordingRow
+from parsing.templates.probes import Probe
 from tools.base.rights import Approval, Risk, Role
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
@@ -163,6 +164,7 @@ class ModelPart(Struct, omit_defaults=True):
     leaves_calls: bool = False
     suffix: str = ""
     abilities: list[tuple[str, Any, str]] = []
+    probes: list[Probe] = []  # that a grammar was derived from
 
 
 class HistoryPart(Struct):

@@ -34,5 +34,6 @@ def model_part(provider: Provider) -> parts.ModelPart:
         calls_natively=provider.calls_natively,
         leaves_calls=provider.leaves_calls,
         suffix=provider.prompt_suffix(),
+        probes=[*grammar.probes] if (grammar := provider.grammar()) else [],
         abilities=[(one.name, one.value, one.source) for one in provider.abilities()],
     )

@@ -42,7 +42,7 @@ def derived(file: Path, base: Rows) -> TemplateGrammar | None:
     """The grammar of a template, for a table with these rows."""
     for write, _ in writers(Renderer(file.read_text("utf-8")), ""):
         try:
-            return derive(*probes_of(write), base)
+            return derive(probes_of(write), base)
         except Underivable:
             continue
     return None

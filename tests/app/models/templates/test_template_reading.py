@@ -11,15 +11,9 @@ from app.models.serving.refusals import UnfitFile
 from app.models.serving.template_files import templates_in
 from app.models.templates.reading import read_template
 from routes.cli.main import main
+from tests.support.models.templates import AS_OBJECT, UNKNOWN
 from tests.support.parsing.held_out import TEMPLATES
 
-UNKNOWN = (
-    "{%- for m in messages -%}{%- if m.tool_calls -%}<|bot|>"
-    "{%- for c in m.tool_calls -%}<|zz|>{{ c.function.name }}<|args|>{{ ARGUMENTS }}<|zz_end|>{%- endfor -%}<|eos|>"
-    "{%- else -%}<|{{ m.role }}|>{{ m.content }}<|eos|>{%- endif -%}{%- endfor -%}"
-    "{%- if add_generation_prompt -%}<|bot|>{%- endif -%}"
-)
-AS_OBJECT = UNKNOWN.replace("ARGUMENTS", "c.function.arguments | tojson")
 AS_TEXT = UNKNOWN.replace("ARGUMENTS", "'' + c.function.arguments")
 ONE_CALL = AS_OBJECT.replace(
     "{%- for c", "{%- if m.tool_calls | length > 1 -%}{{ raise_exception('one') }}{%- endif -%}{%- for c"
