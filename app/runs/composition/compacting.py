@@ -70,7 +70,7 @@ class CompactingAgent(Agent, kw_only=True):
             return ()
         redacted: MessageRange = conversation.redactor.redact_value(message_range)
         if isinstance(self.view, View) and self.offers:
-            self.offers.choose(conversation.session, first_request(conversation.messages))
+            await self.offers.choose(conversation.session, first_request(conversation.messages))
             return await self.view.compact(redacted, conversation, self.offers.offered, self.totals)
         _, events = await self.summariser.summarise(redacted, conversation, self.totals)
         return events

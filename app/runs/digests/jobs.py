@@ -188,7 +188,7 @@ class Digests:
         if not isinstance(view, View) or view.counter is not query.counter:
             return None
         view.histories = HistoryCache()  # the next run of the session may be under way
-        agent.toolbox.choose(run.session, first_request(messages))
+        await agent.toolbox.choose(run.session, first_request(messages))
         sent = await view.sent(conversation, agent.toolbox.offered)
         if sent.counted > MOST_BEHIND:
             return None
