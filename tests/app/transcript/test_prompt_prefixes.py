@@ -86,7 +86,7 @@ def test_common_is_the_longest_common_prefix(one: str, other: str) -> None:
 
 def test_a_prompt_has_neither_breakpoints_nor_marks_of_its_request() -> None:
     kept: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"model": "m", "system": [{"text": "Be brief."} | kept], "messages": [{"text": "One?"} | more, {"data": mark}]}
         for more, mark in ((kept, "af" * 16), ({}, "be" * 16))
     ]

@@ -97,7 +97,7 @@ class Sent:
 
 
 async def conversed(
-    folder: Path, form: Any, *, compacts: bool = False, tools: Sequence[Any] = (), **flags: object
+    folder: Path, form: Any, *, compacts: bool = False, tools: Sequence[Any] = (), **flags: Any
 ) -> tuple[Sent, list[str]]:
     """Forty rounds in ten turns, and the prompts of another conversation before it."""
     (folder / "work").mkdir()
