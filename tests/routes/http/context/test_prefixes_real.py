@@ -40,7 +40,6 @@ async def test_the_embedded_model_has_rounds_and_summaries_in_its_cache(tmp_path
         assert answer.status_code in (200, 202, 502), answer.text  # so small a model may write no notes
         runs = (await served.client.get(f"/sessions/{session['session']}")).json()["runs"]
         notes = of_kind(await served.events(runs[-1]["id"]), "usage")[0]
-    print(usages, notes)
     for before, usage in pairwise(usages):
         assert usage["cached_tokens"] >= before["prompt_tokens"] - RE_READ
     question = notes["prompt_bytes"] - notes["prefix_bytes"]

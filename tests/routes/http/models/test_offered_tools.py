@@ -80,7 +80,7 @@ def taught(prompt: str) -> CallForm:
 RUNS: dict[str, tuple[dict[str, Any], AbilityOverrides | None, list[Act], list[Way], list[str]]] = {
     "nobody knows, and it writes markup": ({}, None, [MARKUP, DONE_WELL], [BOTH, BOTH], ["from markup"]),
     "nobody knows, and fences are text": ({}, None, [FENCE], [BOTH], []),
-    "nobody knows, and it calls natively": ({}, None, [NATIVE, DONE_WELL], [BOTH, ALONE], ["from a native call"]),
+    "nobody knows, and it calls natively": ({}, None, [NATIVE, DONE_WELL], [BOTH, BOTH], ["from a native call"]),
     "nobody knows, and it refuses": ({}, None, [REFUSED, MARKUP, DONE_WELL], [BOTH, TAUGHT, TAUGHT], ["from markup"]),
     "it takes tools, and fences are text": (TAKES, None, [FENCE], [ALONE], []),
     "it takes tools, and markup counts": (TAKES, None, [MARKUP, DONE_WELL], [ALONE, ALONE], ["from markup"]),
