@@ -64,8 +64,8 @@ class ChatAnswer(AnswerStream):
         if not self._answered:
             raise failures.interrupted(
                 self.url,
-                "it ended before it began, as with a prompt that is too long for the model: set DRAGOMAN_WINDOW, or the "
-                "endpoint's window, to what it can hold",
+                "it ended before it began, as with a prompt that is too long for the model: set DRAGOMAN_WINDOW, or "
+                "the endpoint's window, to what it can hold",
             )
         if self._stopped in PROMISES and not self._calls and not self._has_text:
             raise failures.interrupted(self.url, "its finish_reason announces a call, but there is none")
