@@ -154,7 +154,7 @@ clients: client-environments
 	@$(BIN)/python -m tests.clients.results
 
 # Real model servers, each in an environment of its own, as fixtures/servers pins it: vLLM, transformers serve,
-# llama-cpp-python and LiteLLM. Downloads 2 GB, takes 6 GB in .cache/servers and an hour or more, since llama.cpp is compiled.
+# llama-cpp-python and LiteLLM. Installs 6 GB in .cache/servers from the package registry; to compile llama.cpp takes an hour.
 # ARGS="vLLM" is one of them, ARGS=--record keeps their answers in fixtures/providers.
 .PHONY: servers
 servers: $(VENV)/.dev
