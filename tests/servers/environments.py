@@ -9,7 +9,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from tests import ROOT
-from tests.servers.catalogue import CACHE, CHECKPOINT, HERE, Server, weights
+from tests.servers.catalogue import CACHE, CHECKPOINT, HERE, SERVERS, Server, weights
 from tests.support.models.templates import WITH_CALLS
 
 PINNED = ROOT / "fixtures/servers"
@@ -21,7 +21,10 @@ class Unavailable(Exception):
 
 
 def prepare(server: Server) -> None:
-    """Make what the server needs. Raises Unavailable."""
+    """Make what the server needs, and the one that it stands in front of. Raises Unavailable."""
+    for other in SERVERS:
+        if other.name == server.behind:
+            prepare(other)
     for environment in dict.fromkeys([*(["transformers"] if server.needs_checkpoint else []), server.environment]):
         if environment:
             install(environment)

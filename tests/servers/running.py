@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx2
 
@@ -62,12 +62,11 @@ async def wait_until_ready(base_url: str, key: str | None, process: asyncio.subp
         for _ in range(START_S):
             if process.returncode is not None:
                 break
-            try:
+            with suppress(httpx2.HTTPError):
                 if (await client.get(f"{base_url}/models")).is_success:
                     return
-            except httpx2.HTTPError:
-                pass
-            await asyncio.sleep(1)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 1)
     raise NotStarted
 
 
@@ -76,10 +75,8 @@ async def stop(process: asyncio.subprocess.Process) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is None:
             os.killpg(process.pid, number)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), STOP_S)
-            except TimeoutError:
-                continue
 
 
 def write_litellm_config(base_url: str) -> None:
