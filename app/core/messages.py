@@ -143,8 +143,10 @@ def for_models(message: Message) -> Message:
     return replace(message, text="\n".join(filter(None, [*lines, message.text])), attachments=seen)
 
 
-def rejoined(messages: Sequence[Message]) -> list[Message]:
+def rejoined(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages with replies that broke off, and what they went on with, as one each."""
+    if True not in [message.cut for message in messages]:  # each request asks
+        return messages
     found: list[Message] = []
     for message in messages:
         last = found[-1] if found else None

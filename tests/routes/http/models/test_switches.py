@@ -105,6 +105,7 @@ async def test_a_server_that_continues_messages_goes_on_within_a_word(tmp_path: 
     assert len(of_kind(events, "usage")) == 3 and events[-1]["rounds"] == 2
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_a_refusal_to_continue_is_learned_and_costs_no_answer(tmp_path: Path) -> None:
     async with (
         upstream(cut(says("Half an ")), cut(says("One ")), chats=True) as wanted,
@@ -118,6 +119,7 @@ async def test_a_refusal_to_continue_is_learned_and_costs_no_answer(tmp_path: Pa
     assert all(request[-1]["content"].startswith(GO_ON) for request in chats(other)[1:])
 
 
+@pytest.mark.usefixtures("replayed")
 async def test_another_model_answers_where_no_word_was_shown(tmp_path: Path) -> None:
     async with (
         upstream(cut(chunk({"reasoning_content": "Hm, the cap"})), chats=True) as wanted,
@@ -169,3 +171,15 @@ async def test_a_server_that_dies_before_its_first_word_is_asked_again(tmp_path:
     ):
         events = await served.chat()
     assert (text_of(events), events[-1]["reason"]) == ("An answer.", "answered")
+
+
+async def test_a_switch_is_replayed_from_the_log_alone(tmp_path: Path) -> None:
+    thought = chunk({"reasoning_content": "Hm."})
+    async with (
+        upstream(cut(says("Half an ")), cut(thought), chats=True) as wanted,
+        llama(whole("answer."), whole("Anew.")) as other,
+        pair(tmp_path, wanted, other) as served,
+    ):
+        runs = [(await served.chat())[0]["run"] for _ in range(2)]
+        outcomes = [(await served.client.post(f"/runs/{run}/replay")).json() for run in runs]
+    assert [(one["state"], one.get("differences", [])) for one in outcomes] == [("same", [])] * 2

@@ -17,7 +17,7 @@ from app.runs.discipline.limit_enforcer import BROKEN_OFF
 from app.runs.recovery.takeover import MOST_CRASHES
 from app.transcript.conversation import INTERRUPTED
 from tests.support.models.chatting import DONE, chunk, says
-from tests.support.models.upstream import Act, Upstream, announced, hang, stream, upstream
+from tests.support.models.upstream import Act, Upstream, announced, hang, hang_up, stream, upstream
 from tests.support.nightly import at_night
 from tests.support.server.dragoman_process import server
 from tests.support.server.serving import events_of
@@ -128,6 +128,27 @@ async def test_half_a_reply_is_kept_and_goes_on(tmp_path: Path) -> None:
         ("assistant", False),
     ]
     assert any("The sky is" in str(one["content"]) for one in asked if one["role"] == "assistant")
+
+
+async def test_an_answer_that_has_changed_its_model_survives_its_server(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    async with (
+        asyncio.timeout(LIMIT_S),
+        upstream(stream(says("The sky "), then=hang_up), whole("blue."), chats=True) as model,
+        upstream(half("is "), chats=True) as other,
+    ):
+        file.write_text(f'[endpoints.other]\nurl = "{other.base_url}"\nmodel = "m"\nwindow = 8192\n')
+        run = Run(tmp_path, model, "--config", str(file), "--fallback", "other/m")
+        await run.until_killed(at("text.delta", 2))
+        end = await run.to_its_end()
+    assert (end["type"], end["text"], end["rounds"]) == ("run.finished", "The sky is blue.", 1)
+    told = [(event["code"], event.get("answered_by")) for event in run.of("notice")]
+    assert told == [("continued", "other/m"), ("resumed", None), ("continued", None)]
+    assert [(one["text"], one.get("cut", False)) for one in run.messages[1:]] == [
+        ("The sky ", True),
+        ("is ", True),
+        ("blue.", False),
+    ]
 
 
 async def test_a_request_without_a_word_yet_is_made_again(tmp_path: Path) -> None:
