@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from parsing.dialects import Dialect, Rows
 from parsing.dialects.row import Body
 from parsing.grammar import CALL, JSON, OBJECT, S
+from parsing.matching import first_characters
 from parsing.readers import bodies as body
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.markup import Framing, Markup
@@ -154,8 +155,9 @@ def _literal(single: Probe, parallel: Probe | None) -> Iterator[Found]:
 
 def _arrow(single: Probe, parallel: Probe | None) -> Iterator[Found]:
     marks = _outline(masks.arrow, single, parallel)
-    if marks and is_explicit(marks.opener) and marks.closers:
-        yield _row(marks, "adhoc_tag", OBJECT, body.arrow_until(pattern(marks.closers[0])))
+    end = pattern(marks.closers[0]) if marks and marks.closers else ""
+    if marks and is_explicit(marks.opener) and len(first_characters(end)) == 1:
+        yield _row(marks, "adhoc_tag", OBJECT, body.arrow_until(end))
 
 
 def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
@@ -171,6 +173,8 @@ def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         yield from _children(marks, unit)
         return
     markup = _markup(marks, unit)
+    if len(first_characters(markup.shuts)) != 1:  # as its reader needs it
+        return
     head = unit.opens.partition(KEY)[0].strip()
     begins = rf"(?=(?:{pattern(head) if head else markup.opens}|{markup.ends}))"
     tail = begins if is_explicit(marks.opener) else rf"(?={markup.opens})"
