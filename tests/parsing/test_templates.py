@@ -17,10 +17,7 @@ from tests.support.parsing.cases import BY_DIALECT, by_value, expected_fields
 from tests.support.parsing.held_out import TEMPLATES, held_out_table, measured, rows_without
 
 SHARE = 0.95
-MARKS = (
-    "<", "|", ">", "[", "]", "｜", "▁", "call", "tool", "zz", "\n", " ", "`", "```", "{", "}", "(", ")", "=", '"', "'", "</",
-    ":", "@", "#", "*", "\\", "✿", "1", "</s>", "</think>", "$", "^", "?", "+", ".", "string", ",", ";", "-",
-)  # fmt: skip
+MARKS = [*"<|>[]｜▁{}()=:@#*\\✿1$^?+.,;-`\"' \n", "```", "</", "call", "tool", "zz", "string", "</s>", "</think>"]
 NOT_DERIVED = {"minimax_m3"}  # tags nested in tags of a name space of their own: no other model has such
 
 
