@@ -17,12 +17,21 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
 
-from app.models.templates.values import FILTERS, LONGEST, METHODS, TESTS, TemplateRefused, bounded
+from app.models.templates.values import (
+    FILTERS,
+    GLOBALS,
+    LONGEST,
+    METHODS,
+    TESTS,
+    Function,
+    Namespace,
+    TemplateRefused,
+    bounded,
+)
 
 LONGEST_TEMPLATE = 1 << 17  # characters; the longest known have 100,000
-LIMIT_S = 0.08  # of this thread's time, for reading and rendering together
+LIMIT_S = 0.07  # of this thread's time, for reading and rendering together
 _MOST_STEPS = 100_000
-_DATE = "2026-01-01"  # the same prompt at any time
 _FAILURES = (
     TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError, MemoryError,
 )  # fmt: skip
@@ -97,39 +106,6 @@ class _Scope:
         return Undefined(name=name)
 
 
-class _Namespace(dict[str, Any]):
-    """An object whose names a template may set."""
-
-
-class _Function:
-    """Something that a template may call."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self.call = call
-
-
-def _raise(message: object = "") -> None:
-    raise TemplateRefused(f"refuses these messages: {str(message)[:200]}")
-
-
-def _range(*bounds: int) -> list[int]:
-    found = range(*bounds)
-    if len(found) > 1000:
-        raise TemplateRefused("counts beyond 1,000")
-    return list(found)
-
-
-_GLOBALS: Mapping[str, Any] = {
-    "raise_exception": _Function(_raise),
-    "range": _Function(_range),
-    "namespace": _Function(lambda *args, **names: _Namespace(*args, **names)),
-    "dict": _Function(lambda *args, **names: dict(*args, **names)),
-    "strftime_now": _Function(lambda form: _DATE),
-    "bos_token": "",
-    "eos_token": "",
-}
-
-
 class TemplateRenderer:
     """One template, read once. Raises TemplateRefused."""
 
@@ -156,7 +132,7 @@ class TemplateRenderer:
         self._out, self._written = [], 0
         self._deadline.start()
         try:
-            self._run(self._tree.body, _Scope({**_GLOBALS, **variables}))
+            self._run(self._tree.body, _Scope({**GLOBALS, **variables}))
         except (_Break, _Continue):
             raise TemplateRefused("leaves a loop outside of one") from None
         except _FAILURES as error:
@@ -228,7 +204,7 @@ class TemplateRenderer:
                 scope.names[target.name] = value
             case nodes.NSRef():
                 found = scope.find(target.name)
-                if not isinstance(found, _Namespace):
+                if not isinstance(found, Namespace):
                     raise TemplateRefused(f"sets a part of {target.name!r}, which is no namespace")
                 found[target.attr] = value
             case nodes.Tuple():
@@ -257,7 +233,7 @@ class TemplateRenderer:
                 given.setdefault(name, Undefined(name=name))
             return self._captured(node.body, inner)
 
-        scope.names[node.name] = _Function(call)
+        scope.names[node.name] = Function(call)
 
     def _break(self, node: Any, scope: _Scope) -> None:
         raise _Break
@@ -279,10 +255,10 @@ class TemplateRenderer:
         name = node.attr if isinstance(node, nodes.Getattr) else self._value(node.arg, scope)
         if isinstance(name, str) and name.startswith("_"):
             raise TemplateRefused(f"asks for the attribute {name[:40]!r}, which is not allowed")
-        if isinstance(node, nodes.Getattr) and not isinstance(value, _Namespace):
+        if isinstance(node, nodes.Getattr) and not isinstance(value, Namespace):
             rows = next((rows for kind, rows in METHODS.items() if isinstance(value, kind)), {})
             if (method := rows.get(name)) is not None:
-                return _Function(lambda *args, **named: method(value, *args, **named))
+                return Function(lambda *args, **named: method(value, *args, **named))
         return self._item(value, name, node)
 
     def _item(self, value: Any, name: Any, node: Any) -> Any:
@@ -300,7 +276,7 @@ class TemplateRenderer:
 
     def _called(self, node: Any, scope: _Scope) -> Any:
         function = self._value(node.node, scope)
-        if not isinstance(function, _Function):
+        if not isinstance(function, Function):
             raise TemplateRefused("calls what is no function, or one that is not allowed")
         return bounded(function.call(*self._args(node, scope), **self._named(node, scope)))
 

@@ -1,4 +1,4 @@
-"""The filters, tests and methods that a template may use, a row each. It can call nothing else.
+"""The filters, tests, methods and functions that a template may use, a row each. It can call nothing else.
 
 Those that could make a large value out of small ones are bounded here; `bounded` looks at every new value.
 """
@@ -16,6 +16,7 @@ LONGEST = 1 << 16  # characters of a text
 MOST_PARTS = 4096  # of a value, with all that it holds
 MOST_BITS = 256  # of a number
 MOST_INDENT = 16
+_DATE = "2026-01-01"  # the same prompt at any time
 _PLAIN_FIELD = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*\})*")
 
 
@@ -229,4 +230,37 @@ METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "values": lambda value: list(value.values()),
     },
     list: {"index": list.index, "count": list.count},
+}
+
+
+class Namespace(dict[str, Any]):
+    """An object whose names a template may set."""
+
+
+class Function:
+    """Something that a template may call."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+
+
+def _raise(message: object = "") -> None:
+    raise TemplateRefused(f"refuses these messages: {str(message)[:200]}")
+
+
+def _range(*bounds: int) -> list[int]:
+    found = range(*bounds)
+    if len(found) > 1000:
+        raise TemplateRefused("counts beyond 1,000")
+    return list(found)
+
+
+GLOBALS: Mapping[str, Any] = {
+    "raise_exception": Function(_raise),
+    "range": Function(_range),
+    "namespace": Function(lambda *args, **names: Namespace(*args, **names)),
+    "dict": Function(lambda *args, **names: dict(*args, **names)),
+    "strftime_now": Function(lambda form: _DATE),
+    "bos_token": "",
+    "eos_token": "",
 }
