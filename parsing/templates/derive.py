@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from parsing.dialects import ROWS, Rows
+from parsing.framing import Reasoning
 from parsing.openers import OPENERS, Openers
 from parsing.parser import Parser, gather
 from parsing.templates.forms import FORMS
@@ -93,6 +94,9 @@ def derive(probes: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
     tried = []
     for form in FORMS:
         for marks, rows in form.derive(single, parallel):
+            _, begun = OPENERS.not_calls.match_at(marks.opener, 0, last=True)
+            if begun and isinstance(begun.kind, Reasoning):
+                raise Underivable("a call begins with a mark of reasoning")
             openers = Openers(joined(rows, base))
             if dialect_of(probes, openers) and not _runs_quoted(single, openers):
                 return _grammar(probes, form.name, marks, rows)

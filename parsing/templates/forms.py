@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from parsing.dialects import Dialect, Rows
 from parsing.dialects.row import Body
 from parsing.grammar import CALL, JSON, OBJECT, S
+from parsing.matching import first_characters
 from parsing.readers import bodies as body
 from parsing.readers.json_calls import JsonCalls
 from parsing.readers.markup import Framing, Markup
@@ -36,6 +37,7 @@ _LANGUAGE = re.compile(r"`{3,}(?:json|xml|python|py|text)?\s*\Z")
 _NEXT_OBJECT = rf"{S}[;,]?{S}(?=\{{)"
 _PYTHON = rf"(?:print\s?\(\s?)?(?:default_api\.)?[^\W\d][\w.:-]{{0,127}}{S}\("
 _NEXT_NAME = r"(?P<offered>[^\W\d][\w.:-]{0,127})"
+_NO_ROWS = Rows((), (), (), (), ())
 Found = tuple[Outline, Rows]
 Derivation = Callable[[Probe, Probe | None], Iterator[Found]]
 
@@ -53,26 +55,13 @@ def _placed(row: Dialect, marks: Outline) -> Rows:
     opener = marks.opener
     if is_explicit(opener):
         if opener[0] in MASKS or not (opener[0].isalnum() or opener[0] in "`~>"):
-            return _rows(marked=row)
+            return replace(_NO_ROWS, marked=(row,))
         spaced = replace(row, opens=f" ?{row.opens}")  # the rest of a header whose beginning stands in the prompt
-        return _rows(lines=spaced, headers=spaced)
+        return replace(_NO_ROWS, lines=(spaced,), headers=(spaced,))
     bare = not opener.strip("[({ ") or opener[0] in MASKS or _LANGUAGE.fullmatch(opener)
     if bare or row.family in ("pythonic", "object_literal"):
-        return _rows(whole=row)
-    return _rows(lines=row)
-
-
-def _rows(
-    *,
-    marked: Dialect | None = None,
-    lines: Dialect | None = None,
-    headers: Dialect | None = None,
-    whole: Dialect | None = None,
-) -> Rows:
-    def only(row: Dialect | None) -> tuple[Dialect, ...]:
-        return (row,) if row else ()
-
-    return Rows(marked=only(marked), rest=(), headers=only(headers), lines=only(lines), whole=only(whole))
+        return replace(_NO_ROWS, whole=(row,))
+    return replace(_NO_ROWS, lines=(row,))
 
 
 def _row(marks: Outline, family: str, tail: str, reader: Body, more: str = "") -> Found:
@@ -130,8 +119,7 @@ def _named_json(single: Probe, parallel: Probe | None) -> Iterator[Found]:
     elif ID in marks.item_open:  # the id names the tool
         item = marks.item_open.replace(ID, NAME, 1)
         renamed = Outline(marks.outer_open, item, marks.item_close, marks.outer_close, marks.separator)
-        found, rows = _row(renamed, "header_json", OBJECT, body.kimi_json)
-        yield found, rows
+        yield _row(renamed, "header_json", OBJECT, body.kimi_json)
 
 
 def _python(single: Probe, parallel: Probe | None) -> Iterator[Found]:
@@ -142,7 +130,7 @@ def _python(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         yield _row(marks, "pythonic", rf"(?={S}(?:```|\[?{S}{_PYTHON}))", body.python_calls)
     elif single.text.lstrip().startswith("```"):
         row = Dialect(DERIVED, "pythonic", "", rf"(?=```(?:python|py|tool_code){S}{_PYTHON})", body.python_calls)
-        yield marks, _rows(lines=row)
+        yield marks, replace(_NO_ROWS, lines=(row,))
     else:
         yield _row(marks, "pythonic", rf"(?=\[?{S}{_NEXT_NAME}{S}\()", body.bare_python)
 
@@ -154,8 +142,9 @@ def _literal(single: Probe, parallel: Probe | None) -> Iterator[Found]:
 
 def _arrow(single: Probe, parallel: Probe | None) -> Iterator[Found]:
     marks = _outline(masks.arrow, single, parallel)
-    if marks and is_explicit(marks.opener) and marks.closers:
-        yield _row(marks, "adhoc_tag", OBJECT, body.arrow_until(pattern(marks.closers[0])))
+    end = pattern(marks.closers[0]) if marks and marks.closers else ""
+    if marks and is_explicit(marks.opener) and len(first_characters(end)) == 1:
+        yield _row(marks, "adhoc_tag", OBJECT, body.arrow_until(end))
 
 
 def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
@@ -171,6 +160,8 @@ def _tagged(single: Probe, parallel: Probe | None) -> Iterator[Found]:
         yield from _children(marks, unit)
         return
     markup = _markup(marks, unit)
+    if len(first_characters(markup.shuts)) != 1:  # as its reader needs it
+        return
     head = unit.opens.partition(KEY)[0].strip()
     begins = rf"(?=(?:{pattern(head) if head else markup.opens}|{markup.ends}))"
     tail = begins if is_explicit(marks.opener) else rf"(?={markup.opens})"
@@ -223,7 +214,7 @@ def _children(marks: Outline, unit: masks.Unit) -> Iterator[Found]:
     if end[1] == NAME:
         opens, further = opener_pattern(marks, "offered", r"(?=<)")
         row = Dialect(DERIVED, "adhoc_tag", "", opens, body.tool_element, more=further, shuts=closer_pattern(marks))
-        yield marks, replace(_rows(), rest=(row,))  # any element may begin like it
+        yield marks, replace(_NO_ROWS, rest=(row,))  # any element may begin like it
     else:
         yield _row(marks, "adhoc_tag", r"(?=<)", body.children_until(re.escape(end[1])))
 

@@ -209,16 +209,12 @@ def _parameter_spans(text: str, calls: Calls) -> list[tuple[int, int, str]] | No
     for _, arguments in calls:
         for key, value in arguments.items():
             written = re.compile(rf"(?<!\w){key}(?!\w)").search(text, at)
-            start = text.find(_written(value), written.end()) if written else -1
+            start = text.find(str(value), written.end()) if written else -1
             if written is None or start < 0:
                 return None
-            at = start + len(_written(value))
+            at = start + len(str(value))
             spans += [(written.start(), written.end(), KEY), (start, at, VALUE)]
             while echo := re.compile(rf"\s*</({key})>").match(text, at):  # the value is an element
                 spans.append((*echo.span(1), KEY))
                 at = echo.end()
     return spans
-
-
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else str(value)

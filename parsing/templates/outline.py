@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unicodedata import category
 
 from parsing.framing import BAR
 from parsing.grammar import BLANK, STRAY, S, quoted
@@ -30,6 +31,7 @@ _PIECE = re.compile(
 )
 _SPECIAL = re.compile(r"[|_:\]]|[^\x00-\x7f]|[A-Z]{3}|(?i:tool|func|call|invoke|action|plugin)")
 _LETTERS = re.compile(r"[^\W\d_]")
+_SYMBOLS = ("So", "Ps", "Pe")  # beyond ASCII: flowers and odd brackets
 Tokens = Sequence[str]
 
 
@@ -45,7 +47,8 @@ class Outline:
 
     @property
     def opener(self) -> str:
-        return self.outer_open + self.item_open
+        """The marks that a call must begin with: those of all calls too, where its own tell nothing."""
+        return self.item_open if is_explicit(self.item_open) else self.outer_open + self.item_open
 
     @property
     def closers(self) -> tuple[str, ...]:
@@ -123,10 +126,9 @@ def _merged_part(one: str, other: str) -> str | None:
 
 def is_explicit(masked: str) -> bool:
     """Return whether a mark stands in this text that nothing but a call has."""
-    literal = [token for token in tokens(masked) if token[0] in "<[" and len(token) > 3 and _LETTERS.search(token)]
-    return any(not set(MASKS) & set(token) or len(_LETTERS.findall(token)) > 3 for token in literal) or any(
-        not each.isascii() and each not in MASKS for each in masked
-    )
+    marks = [token for token in tokens(masked) if token[0] in "<[" and token[1:2] != "/" and len(token) > 3]
+    named = (len(_LETTERS.findall(token)) > (3 if set(MASKS) & set(token) else 0) for token in marks)
+    return any(named) or any(not each.isascii() and category(each) in _SYMBOLS for each in masked)
 
 
 def is_special(masked: str) -> bool:
@@ -209,7 +211,9 @@ def opener_pattern(marks: Outline, group: str, tail: str) -> tuple[str, str]:
     if not item:
         return f"{outer}{S}{tail}", ""
     between = _between(marks.separator) if marks.separator.strip(",; \n") else ""
-    wrap = rf"(?:(?P<wrap>{outer}){S}{STRAY})?" if outer else between
+    wrap = rf"(?P<wrap>{outer}){S}{STRAY}" if outer else between
+    if outer and is_explicit(marks.item_open):
+        wrap = f"(?:{wrap})?"
     return f"{wrap}{item}{S}{tail}", f"{S}[;,]?{S}{between}{item}{S}{tail}"
 
 

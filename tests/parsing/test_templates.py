@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
-from parsing import Call, Parser, parse
+from parsing import BadCall, Call, Parser, parse
 from parsing.openers import Openers
 from parsing.templates.derive import Underivable, derive, dialect_of, joined
 from parsing.templates.probes import HARD, PARALLEL, SINGLE, TOOLS, Calls, Probe
@@ -16,6 +17,7 @@ from tests.support.parsing.cases import BY_DIALECT, by_value, expected_fields
 from tests.support.parsing.held_out import TEMPLATES, held_out_table, measured, rows_without
 
 SHARE = 0.95
+MARKS = [*"<|>[]｜▁{}()=:@#*\\✿1$^?+.,;-`\"' \n", "```", "</", "call", "tool", "zz", "string", "</s>", "</think>"]
 NOT_DERIVED = {"minimax_m3"}  # tags nested in tags of a name space of their own: no other model has such
 
 
@@ -132,6 +134,50 @@ def test_what_is_not_read_back_is_not_used() -> None:
     broken = Probe(hard.calls, hard.text.replace("zv a", "zv b"))
     with pytest.raises(Underivable, match="not read back"):
         derive([single, parallel, broken])
+
+
+PROSE = 'Use `a` or <b>b</b> [c](d) {"e": 1}: zq_lookup {f} or zq_lookup(g).\n\n- item (1)\n```py\nprint(1)\n```\nDone.'
+
+
+def test_marks_of_all_calls_are_needed_where_those_of_one_tell_nothing() -> None:
+    grammar = derive(probes("NAME JSON", "\n", ("⟦all⟧\n", "\n⟦/all⟧")))
+    for text, calls in ((PROSE, 0), (f"NAME {PROSE}", 0), (f"⟦all⟧ {PROSE}", 0)):
+        parser = Parser(TOOLS, openers=grammar.openers)
+        events = [*parser.feed(text), *parser.close()]
+        assert len([each for each in events if isinstance(each, Call)]) == calls, text
+
+
+def test_an_element_of_html_names_offered_tools_only() -> None:
+    grammar = derive(probes("<strong>NAME</strong> JSON", "\n"))
+    for name, calls in (("zq_lookup", 1), ("zq_other", 0)):
+        parser = Parser(TOOLS, openers=grammar.openers)
+        events = [*parser.feed(f"<strong>{name}</strong> {{}}"), *parser.close()]
+        assert len([each for each in events if isinstance(each, Call)]) == calls
+
+
+def test_a_mark_of_reasoning_begins_no_call() -> None:
+    with pytest.raises(Underivable, match="reasoning"):
+        derive(probes("<think>NAME JSON"))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_whatever_the_marks_are_prose_stays_prose(seed: int) -> None:
+    """Derived or not: nothing else is raised, and no text that the table leaves alone is a call."""
+    chance = random.Random(seed)
+
+    def mark() -> str:
+        return "".join(chance.choice(MARKS) for _ in range(chance.randint(0, 7)))
+
+    write = (
+        f"{mark()}NAME{mark()}JSON{mark()}" if seed % 2 else f'{mark()}{{"name": "NAME", "arguments": JSON}}{mark()}'
+    )
+    try:
+        openers = derive(probes(write, mark(), (mark(), mark()))).openers
+    except Underivable:
+        return
+    parser = Parser(TOOLS, openers=openers)
+    events = [*parser.feed(PROSE), *parser.close()]
+    assert not [each for each in events if isinstance(each, Call | BadCall)]
 
 
 # --- response templates ---
