@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.core.messages import AskedCall, Message
+from app.core.messages import AskedCall, Message, OpaqueMetadata
 from routes.lanes.anthropic_messages.blocks import signature_of
-from routes.lanes.anthropic_messages.request import read_request
+from routes.lanes.anthropic_messages.request import CLIENT, read_request
 from routes.lanes.lane import LaneRequest, Turn
 from routes.protocol.errors import Refused
 from tests.support.models.pictures import png
@@ -25,6 +25,17 @@ WEATHER = {
     "description": "The weather.",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+PLACES = OpaqueMetadata(
+    CLIENT,
+    {
+        "before": "",
+        "content": [
+            {"type": "text", "characters": len("It rains.")},
+            {"type": "gap", "characters": 2},
+            {"type": "text", "characters": len("So stay.")},
+        ],
+    },
+)
 ASKED = AskedCall("c1", "get_weather", {"city": "Rome"}, "native")
 
 
@@ -87,7 +98,7 @@ CONVERSATIONS: dict[str, tuple[list[Fields], list[Message]]] = {
                 text("So stay."),
             ),
         ],
-        [Message("user", "Hello"), Message("assistant", "It rains.\n\nSo stay.")],
+        [Message("user", "Hello"), Message("assistant", "It rains.\n\nSo stay.", sealed=PLACES)],
     ),
     "results before the text": (
         [assistant(tool_use()), user(text("And tomorrow?"), result("Sunny"))],
