@@ -71,8 +71,9 @@ class ReplyCalls:
         """Return the call, a native one with what its server wants back."""
         if dialect != NATIVE:
             return AskedCall(id, name, arguments, dialect)
-        written = as_written("".join(self.written.pop(index, ())), arguments)
-        if written is None:
+        came = "".join(self.written.pop(index, ()))
+        written = as_written(came, arguments)
+        if came and written is None:
             self.encoded_anew.add(id)
         call = AskedCall(id, name, arguments, dialect, self.sealed.get(index), written=written or "")
         given = self.given.get(index)
