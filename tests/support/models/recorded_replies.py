@@ -33,7 +33,9 @@ class Said(Struct):
 
 
 def families() -> list[str]:
-    return sorted(path.name for path in PROVIDERS.iterdir() if (path / "parallel_calls.sse").exists())
+    """Return the families whose servers take calls out of the text."""
+    streams = {path.name: chunks_of(path / "parallel_calls.sse") for path in PROVIDERS.iterdir()}
+    return sorted(name for name, chunks in streams.items() if any(delta_of(one).get("tool_calls") for one in chunks))
 
 
 def reply(family: str, kind: str) -> bytes:

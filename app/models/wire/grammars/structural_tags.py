@@ -1,7 +1,7 @@
 """Structural tags of XGrammar for calls in the form that the prompt teaches, as vLLM and SGLang take them.
 
 Text is free until a trigger; a tag that begins so is then enforced up to its end.
-https://xgrammar.mlc.ai/docs/tutorials/structural_tag.html
+https://github.com/mlc-ai/xgrammar/blob/main/docs/tutorials/structural_tag.md
 """
 
 from __future__ import annotations

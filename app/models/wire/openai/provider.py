@@ -87,10 +87,13 @@ class OpenAIChat(HostedProvider):
         files = await encoded_files(request)
         grammar = self._grammar = self._grammar_for(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
-            body = {**self._body(request, files.marks, native=native), **grammar.fields}
+            body = self._body(request, files.marks, native=native)
+            if grammar.ways:
+                body |= grammar.fields
             try:
                 response = await self._post(request, body, files)
-                self._learn_of_grammars(grammar)
+                if grammar.ways:
+                    self._learn_of_grammars(grammar)
                 return response, ChatAnswer(self.url, self._replay.origin)
             except RequestRefused as refusal:
                 if self._parameters.learn(refusal.status, refusal.text, body, agent=not request.verbatim):
@@ -105,7 +108,7 @@ class OpenAIChat(HostedProvider):
 
     def _grammar_for(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
         """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
-        if not request.tools or (native and self._overrides.tool_grammar != "on"):
+        if (native and self._overrides.tool_grammar != "on") or not request.tools:
             return NO_GRAMMAR
         engine = self.ability(NAME).value
         if native:
@@ -121,7 +124,7 @@ class OpenAIChat(HostedProvider):
         """Remember which way was accepted. If none was, these tools go without; after other tools before, all do."""
         if grammar.fields:
             self._grammar_way, self._takes_grammars = grammar.at, True
-        elif grammar.ways:
+        else:
             self._parameters.leave_out(NAME, grammar.ways)
             if self._takes_grammars is False:
                 self.show(NAME, False, "refused")
