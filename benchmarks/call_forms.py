@@ -105,7 +105,7 @@ NO_TOOL_NEEDED = (
     *("Describe a house.", "Why is the sky blue?", "Write a poem.", "Count to ten."),
 )
 # A small model repeats itself up to the limit in one of seven calls without the penalty; such a call is cut.
-ONE_CALL = {"tool_choice": "required", "parallel_tool_calls": False, "repeat_penalty": 1.1, "repeat_last_n": 512}
+ONE_CALL = {"tool_choice": "required", "parallel_tool_calls": False, "repeat_penalty": 1.1}
 MOST_FORCED = 512  # tokens
 
 
