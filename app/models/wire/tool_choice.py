@@ -19,6 +19,10 @@ class ToolChoice(Struct, frozen=True):
     mode: str = AUTO
     names: tuple[str, ...] = ()
 
+    def requires_call(self, tools: Sequence[Tool]) -> bool:
+        """Return whether one of these tools must be called; not if the only ones that may be are others."""
+        return self.mode == REQUIRED and (not self.names or any(tool.name in self.names for tool in tools))
+
     def offered(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         """Return the tools that may be called; all of them if none has such a name."""
         chosen = [tool for tool in tools if tool.name in self.names]

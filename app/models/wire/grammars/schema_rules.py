@@ -27,7 +27,8 @@ string ::= "\"" char* "\""
 char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})
 number ::= integer ("." [0-9]{1,17})? ([eE] [-+]? [0-9]{1,3})?
 integer ::= "-"? natural
-natural ::= "0" | [1-9] [0-9]{0,18}
+natural ::= "0" | positive
+positive ::= [1-9] [0-9]{0,18}
 """.strip()
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "]": "\\]", "^": "\\x5E", "-": "\\x2D"}
 
@@ -104,7 +105,7 @@ class SchemaRules:
             "object": self._object,
             "array": self._array,
             "string": _string,
-            "integer": lambda schema, _: "natural" if _at_least(schema, 0) else "integer",
+            "integer": lambda schema, _: _integer(schema),
             "number": lambda _schema, _depth: "number",
             "boolean": lambda _schema, _depth: '("true" | "false")',
             "null": lambda _schema, _depth: '"null"',
@@ -212,9 +213,10 @@ def _bounds(schema: Schema, lower: str, upper: str) -> tuple[int, int | None]:
     return least, most if isinstance(most, int) and least <= most <= MOST_REPEATED else None
 
 
-def _at_least(schema: Schema, bound: int) -> bool:
+def _integer(schema: Schema) -> str:
     minimum = schema.get("minimum")
-    return isinstance(minimum, int | float) and minimum >= bound
+    least = minimum if isinstance(minimum, int | float) else -1
+    return "positive" if least >= 1 else "natural" if least >= 0 else "integer"
 
 
 def _constant(value: Any) -> str:

@@ -14,7 +14,7 @@ from app.models.http.prompt_too_long import is_too_long
 from app.models.wire.grammars.gbnf import gbnf_of
 from app.models.wire.grammars.structural_tags import older_tag, structural_tag
 from app.models.wire.parameters import FORMAT, REFUSALS
-from app.models.wire.tool_choice import NONE, REQUIRED, tool_choice
+from app.models.wire.tool_choice import NONE, tool_choice
 from tools.tool import Tool, ToolList
 
 NAME = "tool_grammar"
@@ -84,7 +84,7 @@ def taught_calls(
     reply = GrammarRequest(
         form,
         offered if isinstance(offered, ToolList) else ToolList(offered),
-        choice.mode == REQUIRED,
+        choice.requires_call(tools),
         parameters.get("parallel_tool_calls") is not False,
         prompt_suffix.rstrip().endswith(OPENS_THOUGHT),
     )

@@ -103,6 +103,8 @@ TAKEN = [
     ({"properties": {"a": {}}, "additionalProperties": False}, {"b": 1}, False),
     ({"additionalProperties": {"type": "null"}}, {"b": None}, True),
     ({"patternProperties": {"^x": {"type": "null"}}, "properties": {}}, {"x": 1}, True),
+    ({"properties": {"a": {"type": "integer", "minimum": 1}}}, {"a": 0}, False),
+    ({"properties": {"a": {"type": "integer", "minimum": 1}}}, {"a": 10}, True),
     ({"properties": {"a": "no schema"}}, {"a": 1}, True),
     ({"properties": [1], "required": "a", "type": 7}, {"b": 1}, True),
     ({"properties": {"a": {"type": "odd"}}}, {"a": 1}, True),

@@ -112,6 +112,12 @@ def test_vllm_and_sglang_get_structural_tags() -> None:
     assert sglang == [vllm[0], vllm[2]]
 
 
+def test_a_choice_of_a_tool_that_is_not_offered_forces_no_other() -> None:
+    named = {"tool_choice": {"type": "function", "function": {"name": "nope"}}}
+    free, given = (taught_calls("llama.cpp", CallForm.TAGGED, [SHELL], choice, "") for choice in ({}, named))
+    assert given == free != taught_calls("llama.cpp", CallForm.TAGGED, [SHELL], {"tool_choice": "required"}, "")
+
+
 def test_a_fence_may_hold_plain_text_where_the_engine_can_say_so() -> None:
     reply = GrammarRequest(CallForm.FENCED, ToolList([SHELL, LIST]), several=False)
     form = reply.tag()["format"]
