@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, NATIVE, TOO_LONG, tools_of
 from app.diagnosis.trial import Trial, comparable, excerpt, whole_calls
+from app.models.wire.grammars.tool_grammar import NAME as TOOL_GRAMMAR
 from tools.base.patterns import lazy_pattern
 
-TOOL_GRAMMAR = "tool_grammar"  # the setting that has the server enforce the form of calls
 NATIVE_ADVICE = "Update the server, or set `tool_calls` so that calls are taught in the prompt instead."
 REASONS = {"stop", "length", "tool_calls", "function_call", "content_filter"}
 MARKS = lazy_pattern(

@@ -10,17 +10,18 @@ from msgspec import Struct, field
 
 from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import CallForm
-from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_object, repeats, tools_ignored
+from app.diagnosis.defects import DEFECTS, Sighting, found_in, is_object, repeats, tools_ignored
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
+from app.models.wire.grammars.tool_grammar import ENGINES
+from app.models.wire.grammars.tool_grammar import NAME as TOOL_GRAMMAR
 from tools.base.patterns import lazy_pattern
 
 BACKQUOTES = lazy_pattern(r"`+")
 MOST_EVIDENCE = 3
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
 ENOUGH = 4  # prompts to judge a model by
-GRAMMARS = ("llama.cpp", "vLLM", "SGLang")  # servers that can enforce one
 LEAST_WINDOW = 512
 
 
@@ -191,7 +192,7 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
         settings["tool_calls"] = form
         settings.pop(TOOL_GRAMMAR, None)  # which native calls would need
     native = next((score for score in scores if score.form == NATIVE), None)
-    if native and not form and subject.server in GRAMMARS and share(native) < WEAK:
+    if native and not form and subject.server in ENGINES and share(native) < WEAK:
         settings[TOOL_GRAMMAR] = "on"
     if "busy" in sightings:
         at_once = [trial for trial in subject.trials if trial.probe is AT_ONCE]
