@@ -114,7 +114,7 @@ class View(Struct):
         if trimmed:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         reminders = self._plan_note(conversation, compacted, room, tools)
-        notes = [Message("user", note) for note in (*reminders, *plan.notes)]
+        notes = [Message("user", note) for note in (*plan.notes, *reminders)]
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
         messages = [*with_pictures_apart(rejoined(limited)), *notes]
         offered = tools if plan.tools else ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from io import StringIO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +32,7 @@ class PrefixRefused(Exception):
 class Unfinished(Struct, frozen=True):
     """The text of the last reply, which is to go on, and the request without that and its reminder.
 
-    There is none if the reply has calls, which are to be made again, or if more than the reminder follows it.
+    There is none if the reply has calls, which are to be made again, or if something stands between it and the reminder.
     """
 
     text: str
@@ -64,13 +65,16 @@ def unfinished(request: ModelRequest) -> Unfinished:
 
 async def without_repetition(pieces: AsyncGenerator[Piece, None], shown: str) -> AsyncGenerator[Piece, None]:
     """Yield an answer without the text that was shown before: all of that, or as much as the answer has."""
-    begun, shown = "", shown.lstrip()
+    begun, same, shown = StringIO(), 0, shown.lstrip()
     async with aclosing(pieces):
         async for piece in pieces:
             if shown and isinstance(piece, TextChunk):
-                begun += piece.text
-                if shown.startswith(bare := begun.lstrip()):
+                begun.write(piece.text)
+                new = piece.text if same else piece.text.lstrip()
+                if shown.startswith(new, same):
+                    same += len(new)
                     continue
-                piece = TextChunk(bare.removeprefix(shown) if bare.startswith(shown) else begun)
+                left = len(shown) - same
+                piece = TextChunk(new[left:] if new.startswith(shown[same:]) else begun.getvalue())
                 shown = ""
             yield piece

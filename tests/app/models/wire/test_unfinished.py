@@ -56,6 +56,7 @@ def test_the_reply_that_broke_off(messages: Sequence[Message], text: str, before
 REPEATED: dict[str, tuple[Sequence[Piece], str]] = {
     "all of it, in pieces": ([TextChunk("I ke"), TextChunk("ep it"), TextChunk(" in.")], " in."),
     "behind white space": ([TextChunk("\n\nI keep it in.")], " in."),
+    "until it says something else": ([TextChunk(" I ke"), TextChunk("ep the"), TextChunk("m.")], " I keep them."),
     "only its beginning": ([TextChunk("I keep"), CallOpened(0, "note")], ""),
     "behind a thought": ([Thought("Hm."), TextChunk("I keep it"), TextChunk(".")], "."),
     "no word of it": ([TextChunk(" in a note, as I keep it.")], " in a note, as I keep it."),
