@@ -351,7 +351,6 @@ class RelayView(Struct):
             verbatim=True,
             go_on=plan.go_on,
             parameters=self.parameters,
-            stage=(0, 0),
         )
         counted = sum(map(counter.measure, request.whole()))
         counted += counter.described(tools) if self.model.native_tools else 0
