@@ -32,7 +32,7 @@ class PrefixRefused(Exception):
 class Unfinished(Struct, frozen=True):
     """The text of the last reply, which is to go on, and the request without that and its reminder.
 
-    There is none if the reply has calls, which are to be made again, or if something stands between it and the reminder.
+    There is none if the reply has calls, which are to be made again, or if anything stands between the two.
     """
 
     text: str
