@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.server_profiles import PrefixForm
+from parsing import CallOpened
 from parsing.dialects import FENCED
 
 CANNOT = "{model} cannot go on with an answer that another model has begun. Ask again."
@@ -76,5 +77,8 @@ async def without_repetition(pieces: AsyncGenerator[Piece, None], shown: str) ->
                     continue
                 left = len(shown) - same
                 piece = TextChunk(new[left:] if new.startswith(shown[same:]) else begun.getvalue())
+                shown = ""
+            elif begun.tell() and shown and not same and isinstance(piece, CallOpened | Finished):  # it is white space
+                yield TextChunk(begun.getvalue())
                 shown = ""
             yield piece
