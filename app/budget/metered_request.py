@@ -128,7 +128,8 @@ class MeteredRequest:
         """Return the request within the limits that the budget allows."""
         trace = self._span.traceparent if self._span else ""
         limits = {"max_tokens": self._most, "afford": self.afford, "left_s": left_s}
-        return replace(self._request, **limits, take_text=take_text, traceparent=trace, note_prompt=self._note_prompt)
+        note = None if self._request.verbatim else self._note_prompt  # each relayed request is a session of its own
+        return replace(self._request, **limits, take_text=take_text, traceparent=trace, note_prompt=note)
 
     def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
         """Set the reply that the answer goes to and the totals of the run.

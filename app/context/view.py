@@ -114,7 +114,7 @@ class View(Struct):
         if trimmed:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
         reminders = self._plan_note(conversation, compacted, room, tools)
-        notes = [Message("user", note) for note in (*reminders, *plan.notes)]
+        notes = [Message("user", note) for note in (*plan.notes, *reminders)]
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)
         messages = [*with_pictures_apart(rejoined(limited)), *notes]
         offered = tools if plan.tools else ()
@@ -351,7 +351,6 @@ class RelayView(Struct):
             verbatim=True,
             go_on=plan.go_on,
             parameters=self.parameters,
-            stage=(0, 0),
         )
         counted = sum(map(counter.measure, request.whole()))
         counted += counter.described(tools) if self.model.native_tools else 0

@@ -317,7 +317,7 @@ class Usage(Struct, frozen=True):
     remembers), `side_query` (a question beside the conversation), `other_model`, `tools` and `system` (other tools, or
     another system text), `summarised` and `trimmed` (older messages became a summary, or were shortened or dropped),
     `reminder` (the request before ended with a note for it alone), `edited` (an earlier message is another, as when a
-    text of it has become a secret).
+    text of it has become a secret). Relayed requests have none of the three: their clients keep the conversation.
     """
 
     type: ClassVar[str] = "usage"

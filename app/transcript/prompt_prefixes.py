@@ -13,6 +13,7 @@ from msgspec import Struct
 
 MOST_SESSIONS = 64
 MOST_BYTES = 32 << 20  # of the prompts that are kept, of all sessions
+CLOSERS = '"}]'  # behind the last text of a prompt; that of a reply which broke off goes on in the next one
 SYSTEM, NEXT = '[{"role":"system"', '},{"role":'  # of messages as JSON, in which a text has no quotes of its own
 
 PrefixBreak = Literal[
@@ -78,7 +79,7 @@ def compared(before: SentPrompt | None, now: SentPrompt, *, in_round: bool) -> P
         alike = common(old, new)
         same += alike
         is_last = at == len(now.parts) - 1
-        if alike < len(old) or (alike < len(new) and not is_last):
+        if old[alike:].strip(CLOSERS if is_last else "") or (alike < len(new) and not is_last):
             ends = _reason(before, now, at, alike) if in_round else "side_query"
             return PromptPrefix(now.size, same, ends)
     return PromptPrefix(now.size, same, None)

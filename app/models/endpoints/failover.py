@@ -59,6 +59,7 @@ class ModelRoute(Struct):
     reached: bool = False  # a model may have read the request
     _described: set[str] = field(default_factory=set)  # files that a notice of this run has named
     _lost: dict[ModelHandle, str] = field(default_factory=dict)  # models whose answers broke off in this run, and why
+    _is_apart: bool = False  # for side queries, whose answers are no part of the one that broke off
     _current: ModelHandle | None = None
     _last: ModelHandle | None = None
 
@@ -169,7 +170,8 @@ class ModelRoute(Struct):
         """Return the notice of a model that answers because the wanted one is lost, or may not have the labels."""
         wanted = self.handles[0]
         why = next(reversed(self._lost.values()), FORBIDDEN)
-        return None if handle is wanted else FallbackUsed(wanted.name, handle.name, why)
+        is_known = handle is wanted or (self._is_apart and self._lost)
+        return None if is_known else FallbackUsed(wanted.name, handle.name, why)
 
     def _successor(self, lost: ModelHandle, failure: ProviderFailed) -> FallbackUsed | None:
         """Pass the model over whose answer broke off, if another one can go on with it: return that one."""
@@ -182,8 +184,8 @@ class ModelRoute(Struct):
         return FallbackUsed((lost if following is wanted else wanted).name, following.name, failure.code)
 
     async def _check_room(self, handle: ModelHandle, request: ModelRequest) -> None:
-        """Raise ProviderFailed if the prompt, fitted to the first model, is too long for this fallback."""
-        if handle is self.permitted[0]:
+        """Raise ProviderFailed if the prompt, fitted to the first candidate, is too long for this fallback."""
+        if handle is self._candidates[0]:
             return
         window = await handle.counter.window()
         counted = sum(map(handle.counter.measure, request.whole()))
@@ -263,7 +265,7 @@ class ModelRoute(Struct):
         return self.last.name
 
     def apart(self) -> ModelRoute:
-        return replace(self, _current=None, _last=None, _lost=dict(self._lost), reached=False)
+        return replace(self, _current=None, _last=None, _lost=dict(self._lost), reached=False, _is_apart=True)
 
     async def close(self) -> None:
         """Do nothing: the models are shared by all runs."""

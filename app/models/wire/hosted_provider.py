@@ -163,8 +163,12 @@ class HostedProvider(BaseProvider, ABC):
     def _read_rest(
         self, response: httpx2.Response, reader: AnswerStream, request: ModelRequest, broken: Unfinished | None
     ) -> AsyncGenerator[Piece, None]:
-        """Read an answer that may repeat what was shown of the one that it goes on with."""
-        if broken is None or ((form := self._prefix) and broken.as_prefix(form) and not form.repeats):
+        """Read an answer that may repeat what was shown of the one that it goes on with.
+
+        A server that only its port tells of may be another one, which begins anew behind a message of the model.
+        """
+        known = profile_of(self.base_url).hosts or self.ability("counting").value
+        if broken is None or (known and (form := self._prefix) and broken.as_prefix(form) and not form.repeats):
             return self._read(response, reader, request)
         return without_repetition(self._read(response, reader, replace(request, take_text=None)), broken.text)
 

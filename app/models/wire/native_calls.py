@@ -274,11 +274,12 @@ def as_written(text: str, arguments: Arguments) -> str | None:
     None if it cannot go back: it has lone surrogates, which servers refuse, or is no JSON of them alone.
     """
     try:
-        f"{text}{json.dumps(arguments, ensure_ascii=False)}".encode()
+        if "\\u" in text or not text.isascii():
+            f"{text}{json.dumps(arguments, ensure_ascii=False)}".encode()
+        if text == json.dumps(arguments):
+            return ""
     except (UnicodeEncodeError, RecursionError):
         return None
-    if text == json.dumps(arguments):
-        return ""
     if is_json_of(text, arguments, object_pairs_hook=each_once):
         return text
     return None if arguments else ""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from io import StringIO
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.messages import Message
-from app.core.provider import ModelRequest, Piece, ProviderFailed, TextChunk
+from app.core.provider import Finished, ModelRequest, Piece, ProviderFailed, TextChunk
 from app.models.capabilities.server_profiles import PrefixForm
+from parsing import CallOpened
 from parsing.dialects import FENCED
 
 CANNOT = "{model} cannot go on with an answer that another model has begun. Ask again."
@@ -31,7 +33,7 @@ class PrefixRefused(Exception):
 class Unfinished(Struct, frozen=True):
     """The text of the last reply, which is to go on, and the request without that and its reminder.
 
-    There is none if the reply has calls, which are to be made again, or if more than the reminder follows it.
+    There is none if the reply has calls, which are to be made again, or if anything stands between the two.
     """
 
     text: str
@@ -64,13 +66,19 @@ def unfinished(request: ModelRequest) -> Unfinished:
 
 async def without_repetition(pieces: AsyncGenerator[Piece, None], shown: str) -> AsyncGenerator[Piece, None]:
     """Yield an answer without the text that was shown before: all of that, or as much as the answer has."""
-    begun, shown = "", shown.lstrip()
+    begun, same, shown = StringIO(), 0, shown.lstrip()
     async with aclosing(pieces):
         async for piece in pieces:
             if shown and isinstance(piece, TextChunk):
-                begun += piece.text
-                if shown.startswith(bare := begun.lstrip()):
+                begun.write(piece.text)
+                new = piece.text if same else piece.text.lstrip()
+                if shown.startswith(new, same):
+                    same += len(new)
                     continue
-                piece = TextChunk(bare.removeprefix(shown) if bare.startswith(shown) else begun)
+                left = len(shown) - same
+                piece = TextChunk(new[left:] if new.startswith(shown[same:]) else begun.getvalue())
+                shown = ""
+            elif begun.tell() and shown and not same and isinstance(piece, CallOpened | Finished):  # it is white space
+                yield TextChunk(begun.getvalue())
                 shown = ""
             yield piece

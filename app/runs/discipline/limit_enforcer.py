@@ -113,12 +113,12 @@ class LimitEnforcer:
             self._unsure = ""
         if ends := self._last(totals):
             broken = (Notice(LOOP_BROKEN, LOOPING),) if ends == LOOP_BROKEN else ()
-            last = filter(None, (self.wanting, go_on, LAST if offers else ""))
+            last = filter(None, (go_on, self.wanting, LAST if offers else ""))  # behind its reply
             return RoundPlan(tools=False, notes=tuple(last), notices=broken, ends=ends, go_on=resumed)
         notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        sentences = filter(None, (self.wanting, go_on, nudge, *notes))
+        sentences = filter(None, (go_on, self.wanting, nudge, *notes))
         return RoundPlan(notes=tuple(sentences), notices=(*nudged, *notices), go_on=resumed)
 
     def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:

@@ -69,6 +69,13 @@ def test_a_prompt_that_goes_on_from_the_one_before_shares_all_of_it() -> None:
     assert known.take("t", sent(TALK), in_round=True).ends == "first"
 
 
+def test_nothing_is_missing_where_the_last_text_goes_on() -> None:
+    known = PromptPrefixes()
+    known.take("s", sent([*TALK, ("assistant", "Half an")]), in_round=True)
+    found = known.take("s", sent([*TALK, ("assistant", "Half an answer."), ("user", "Three?")]), in_round=True)
+    assert found.ends is None and found.same > 0.7 * found.size
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     known, long = PromptPrefixes(), sent([("user", "x" * prompt_prefixes.MOST_BYTES)])
     for number in range(2 * prompt_prefixes.MOST_SESSIONS):

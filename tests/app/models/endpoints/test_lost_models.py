@@ -43,6 +43,16 @@ async def test_the_run_stays_with_the_model_that_goes_on_until_that_is_lost() ->
     assert not route.handles[0].server.cooldown_of("a")
 
 
+async def test_a_side_query_does_not_report_the_switch_again() -> None:
+    time = Time()
+    first, second = model(half(), name="a"), model("Notes.", "More.", name="b")
+    route = time.route(time.handle(first, time.server("x")), time.handle(second, time.server("y")))
+    switch = (await failure_of(route)).successor
+    aside = await heard(route.apart())
+    assert said(aside) == "Notes." and not any(isinstance(piece, FallbackUsed) for piece in aside)
+    assert switch in await heard(route), "of the answer itself"
+
+
 async def test_a_lost_model_is_asked_when_the_other_does_not_answer() -> None:
     time = Time()
     route = time.route(

@@ -56,6 +56,8 @@ def test_the_reply_that_broke_off(messages: Sequence[Message], text: str, before
 REPEATED: dict[str, tuple[Sequence[Piece], str]] = {
     "all of it, in pieces": ([TextChunk("I ke"), TextChunk("ep it"), TextChunk(" in.")], " in."),
     "behind white space": ([TextChunk("\n\nI keep it in.")], " in."),
+    "until it says something else": ([TextChunk(" I ke"), TextChunk("ep the"), TextChunk("m.")], " I keep them."),
+    "white space in front of a call": ([TextChunk("\n"), CallOpened(0, "note"), TextChunk("I keep it")], "\nI keep it"),
     "only its beginning": ([TextChunk("I keep"), CallOpened(0, "note")], ""),
     "behind a thought": ([Thought("Hm."), TextChunk("I keep it"), TextChunk(".")], "."),
     "no word of it": ([TextChunk(" in a note, as I keep it.")], " in a note, as I keep it."),
@@ -115,6 +117,14 @@ async def test_each_server_is_asked_in_its_own_form(
     [body] = client.of.asked
     assert body["messages"][-1] == last and GO_ON not in json.dumps(body)
     assert body.items() >= fields.items() and client.of.urls[0].endswith(path)
+    await provider.close()
+
+
+async def test_another_server_at_a_known_port_may_begin_anew() -> None:
+    provider, client = provider_of(Server("http://127.0.0.1:8080/v1", "native", "repeated"))
+    answer = said(await pieces_of(provider, ModelRequest(BROKEN, go_on=GO_ON)))
+    assert answer.startswith(" it in a note"), "nothing is shown twice"
+    assert client.of.asked[0]["messages"][-1] == PREFIX
     await provider.close()
 
 

@@ -19,14 +19,14 @@ from app.core.events import (
     fields_of,
 )
 from app.core.messages import AskedCall, Message
-from app.core.provider import Finished, TextChunk, TokenUsage
+from app.core.provider import FallbackUsed, Finished, ProviderFailed, TextChunk, TokenUsage
 from app.models.wire.native_calls import NATIVE
 from app.redaction.redactor import Redactor
 from app.runs.discipline.fallback_answer import WHY, fallback_answer
 from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.loop_detector import STREAK
-from app.runs.discipline.reminders import AGAIN, LAST, LOOPING, NUDGED
+from app.runs.discipline.reminders import AGAIN, GO_ON, LAST, LOOPING, NUDGED
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
@@ -232,6 +232,18 @@ def test_work_found_wanting_gets_two_rounds_more() -> None:
     assert discipline.reason_to_end(RoundPlan(), calls("ls"), [], used, steered=True) is None
     assert discipline.plan(used) == RoundPlan(), "what the person wants now may take more"
     assert not LimitEnforcer(Limits(20)).checks(ANSWERED, used)
+
+
+def test_the_reminder_to_go_on_stands_directly_behind_the_reply() -> None:
+    """So a server that continues messages can be given the reply as the last one."""
+    failure = ProviderFailed("model_cut", "Lost.", retryable=True, successor=FallbackUsed("a", "b", "model_cut"))
+    for rounds in (1, 18):
+        discipline, used, reply = LimitEnforcer(Limits(20)), totals(rounds=rounds), reply_of("Half an")
+        discipline.found_wanting("Do it.", used)
+        used.text = "Half an"
+        assert discipline.go_on(RoundPlan(), reply, failure, used)
+        plan = discipline.plan(used)
+        assert plan.notes[:2] == (GO_ON, "Do it.") and plan.go_on == GO_ON
 
 
 # The account, and what is said when a model says nothing.

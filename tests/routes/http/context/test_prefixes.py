@@ -156,3 +156,14 @@ async def test_a_lesson_stays_in_a_conversation_whose_model_calls_natively(tmp_p
     for before, prompt in pairwise(taught):
         assert prompt.startswith(before)
     assert "<tool_call>" in taught[-1] and "<tool_call>" not in prompt_of(model.server.asked[-1].json)
+
+
+async def test_relayed_requests_displace_no_conversation(tmp_path: Path) -> None:
+    model = Keeper(natively=True)
+    async with asyncio.timeout(LIMIT_S), upstream(model.act, repeat=True, chats=True) as model.server:
+        async with chat_with(model.server) as chat, serving(tmp_path, chat) as served:
+            session = (await served.chat("Read all notes."))[0]["session"]
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+            relayed = await served.client.post("/v1/chat/completions", json=body)
+            kept = [*served.services.runs.ledger.prefixes._last]
+    assert relayed.is_success and kept == [session], "each of them is a session of its own"
