@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest, ProviderNotice
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.wire.grammars.gbnf import gbnf_of
@@ -18,7 +20,7 @@ from parsing import parse
 from tests.support.models.abilities import models
 from tests.support.models.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of, refusal
 from tests.support.models.gbnf_matcher import takes
-from tests.support.models.upstream import Act, stream, upstream
+from tests.support.models.upstream import Act, announced, stream, upstream
 from tools.catalogue import TOOLS
 from tools.tool import ToolList
 
@@ -267,3 +269,42 @@ async def test_a_server_in_trouble_is_not_asked_again_without_the_grammar() -> N
         await failure_of(chat, with_tools())
         await pieces_of(chat, with_tools())
     assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], ["grammar"]]
+
+
+async def test_the_refusal_of_a_history_is_not_blamed_on_the_grammar() -> None:
+    sent = ModelRequest([Message("system", "Be brief."), HELLO], OFFERED, verbatim=True)
+    acts = [refusal("System role not supported"), WHOLE, WHOLE]
+    bodies, known = await bodies_of("vllm", *acts, asked=[sent, sent])
+    assert [*map(fields_in, bodies)] == [["response_format"]] * 3
+    assert known == ("vLLM", [])
+
+
+async def test_the_rest_of_an_answer_goes_without() -> None:
+    half = ModelRequest(
+        [HELLO, Message("assistant", "I run ", cut=True)],
+        OFFERED,
+        parameters={"tool_choice": "required"},
+        go_on="",
+    )
+    (body,), _ = await bodies_of(LLAMA, WHOLE, asked=[half], tool_calls="fenced")
+    assert body["messages"][-1]["content"] == "I run "
+    assert fields_in(body) == []
+
+
+async def test_requests_at_the_same_time_have_grammars_of_their_own() -> None:
+    begun, sent = asyncio.Event(), asyncio.Event()
+    error = f"data: {json.dumps({'error': {'message': 'Unexpected empty grammar stack'}})}\n\n"
+    broken = announced(begun, stream(error), sent)
+    async with (
+        upstream(models(owned_by=LLAMA, max_model_len=4096), broken, WHOLE, WHOLE, WHOLE) as server,
+        chat_with(server, overrides=AbilityOverrides("tagged")) as chat,
+    ):
+        await chat.window()
+        failing = asyncio.create_task(failure_of(chat, with_tools()))
+        await begun.wait()
+        await pieces_of(chat)  # without tools
+        await pieces_of(chat, with_tools(SHELL))
+        sent.set()
+        await failing
+        await pieces_of(chat, with_tools())
+    assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], [], ["grammar"], []]
