@@ -129,9 +129,11 @@ SELF = {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"anyOf": [
 LOST = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, SELF]}}}
 MANY = {"properties": {"a": {"enum": [*range(MOST_PARTS + 1)]}}}
 WIDE = {"properties": {f"p{number}": {"type": "integer"} for number in range(MOST_PARTS + 1)}}
+NAMED = {"required": [f"p{number}" for number in range(30 * MOST_PARTS)]}
+MERGED: Any = {"properties": {"a": {"allOf": [{"properties": {f"p{number}": {}}} for number in range(2 * MOST_PARTS)]}}}
 
 
-@pytest.mark.parametrize("schema", [nested(400), SELF, WIDE, LOST, MANY])
+@pytest.mark.parametrize("schema", [nested(400), SELF, WIDE, LOST, MANY, NAMED, MERGED])
 def test_a_large_schema_costs_little_and_takes_any_object(schema: Any) -> None:
     started = time.monotonic()
     grammar = grammar_of(schema)

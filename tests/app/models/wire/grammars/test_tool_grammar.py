@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,18 @@ def test_too_many_tools_go_without() -> None:
 
     many = [replace(SHELL, name=f"tool_{number}", parameters=wide(number)) for number in range(40)]
     assert taught_calls("llama.cpp", CallForm.TAGGED, many, {}, "") == []
+
+
+LONG = {"properties": {"a": {"const": "x" * 2_000_000}}}
+OPTIONS = {"properties": {"a": {"anyOf": [{"type": "string"}] * 3900}}}
+
+
+@pytest.mark.parametrize("schemas", [[LONG], [OPTIONS] * 128])
+def test_a_grammar_that_would_be_too_large_is_soon_given_up(schemas: Sequence[Any]) -> None:
+    many = [replace(SHELL, name=f"tool_{number}", parameters=schema) for number, schema in enumerate(schemas)]
+    started = time.process_time()
+    assert gbnf_of(CallForm.TAGGED, many) is None
+    assert time.process_time() - started < 0.3
 
 
 def test_vllm_and_sglang_get_structural_tags() -> None:
