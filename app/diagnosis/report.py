@@ -18,6 +18,7 @@ from tools.base.patterns import lazy_pattern
 
 BACKQUOTES = lazy_pattern(r"`+")
 MOST_EVIDENCE = 3
+MOST_SEEN = 400  # characters of each
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
 ENOUGH = 4  # prompts to judge a model by
 GRAMMARS = ("llama.cpp", "vLLM", "SGLang")  # servers that can enforce one
@@ -138,7 +139,7 @@ def _found(code: str, sightings: Sequence[Sighting]) -> Found:
     row = next(row for row in DEFECTS if row.code == code)
     repaired = sum(bool(one.trial.probe.asks) and one.trial.is_right for one in sightings)
     evidence = [
-        f"{one.trial.probe.name}, {'streamed' if one.trial.streamed else 'whole'}: {one.seen}"
+        f"{one.trial.probe.name}, {'streamed' if one.trial.streamed else 'whole'}: {excerpt(one.seen, MOST_SEEN)}"
         for one in sightings[:MOST_EVIDENCE]
     ]
     return Found(code, row.about, row.advice, seen=len(sightings), repaired=repaired, evidence=evidence)
@@ -158,9 +159,9 @@ def weaknesses(
     unreadable = [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]
     if len({one.streamed for one in unreadable}) == 2:  # in one way only it is not the model's
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
-        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {excerpt(seen)}"
+        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {code(excerpt(seen))}"
     if unknown := [one for one in native if one.probe.name == "tool not offered" and one.wire.calls]:
-        yield f"It calls tools that are not offered ({unknown[0].wire.calls[0].name}): runs refuse them."
+        yield f"It calls tools that are not offered ({code(excerpt(unknown[0].wire.calls[0].name))}): runs refuse them."
 
 
 def share(score: FormScore) -> float:
@@ -178,7 +179,7 @@ def notes(subject: Subject) -> Iterator[str]:
     if not any(trial.probe is TOO_LONG for trial in subject.trials):
         yield "The end of its window was not tried: it is too far away, or not known."
     if failed := [trial for trial in subject.trials if trial.status in (0, 429)]:
-        yield f"{len(failed)} requests were not answered: {failed[0].error}"
+        yield f"{len(failed)} requests were not answered: {code(failed[0].error)}"
 
 
 def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[str, list[Sighting]]) -> dict[str, Any]:
