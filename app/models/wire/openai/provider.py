@@ -135,7 +135,7 @@ class OpenAIChat(HostedProvider):
     def _broke_off(self, failure: ProviderFailed, request: ModelRequest) -> None:
         """Go without a grammar that has broken its answer (https://github.com/ggml-org/llama.cpp/issues/12597)."""
         if is_about_grammar(failure.message):
-            grammar = self._grammar_for(request, native=self.native_tools)
+            grammar = self._grammar_for(replace(request, go_on=None), native=self.native_tools)
             if grammar.fields:
                 self._parameters.leave_out(NAME, grammar.ways)
         super()._broke_off(failure, request)
