@@ -117,6 +117,7 @@ class SchemaRules:
         self._root = root
         self._parts = 0
         self._referred: dict[str, str] = {}
+        self._open: frozenset[str] = frozenset()  # what is referred to with no bracket in between
         self._kinds: Mapping[str, Callable[[Schema, int], str]] = {
             "object": self._object,
             "array": self._array,
@@ -157,7 +158,10 @@ class SchemaRules:
                 return self._one_of(self._value({**rest, "type": kind}, depth + 1) for kind in kinds)
         inferred = "object" if properties_of(schema) else "array" if "items" in schema else ""
         kind = self._kinds.get(type_name(str(schema.get("type") or inferred)))
-        return kind(schema, depth) if kind else "value"
+        opened, self._open = self._open, frozenset()
+        rule = kind(schema, depth) if kind else "value"
+        self._open = opened
+        return rule
 
     def _one_of(self, expressions: Iterable[str]) -> str:
         different = dict.fromkeys(expressions)
@@ -166,11 +170,15 @@ class SchemaRules:
         return next(iter(different)) if len(different) == 1 else self._rules.add(" | ".join(different))
 
     def _reference(self, reference: str, depth: int) -> str:
-        """Return the rule of what is referred to, which may refer to itself."""
+        """Return the rule of what is referred to, which may refer to itself: if it is nothing else, any value."""
+        if reference in self._open:  # llama.cpp refuses left recursion
+            return "value"
         if (known := self._referred.get(reference)) is None:
             known = self._referred[reference] = self._rules.reserve()
             target = self._root if reference == "#" else resolve(reference, self._root)
+            opened, self._open = self._open, self._open | {reference}
             self._rules.add(self._value(target, depth + 1), known)
+            self._open = opened
         return known
 
     def _merged(self, schema: Schema, *parts: Any) -> Schema:
