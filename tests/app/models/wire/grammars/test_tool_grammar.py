@@ -137,10 +137,22 @@ def test_a_fence_may_hold_plain_text_where_the_engine_can_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"tool_choice": "none"}, {"response_format": {"type": "json_object"}}, {"grammar": "root ::= [a-z]"}]
+    "given",
+    [
+        {"tool_choice": "none"},
+        {"response_format": {"type": "json_object"}},
+        {"grammar": "root ::= [a-z]"},
+        {"guided_json": {"type": "object"}},
+    ],
 )
 def test_who_wants_no_calls_or_has_a_grammar_gets_none(given: Any) -> None:
     assert taught_calls("llama.cpp", CallForm.TAGGED, [SHELL], given, "") == ()
+
+
+@pytest.mark.parametrize("given", [{"response_format": {"type": "text"}}, {"response_format": None, "grammar": None}])
+async def test_a_format_of_plain_text_is_no_grammar(given: Any) -> None:
+    (body,), _ = await bodies_of("vllm", WHOLE, asked=[replace(with_tools(SHELL), parameters=given)])
+    assert body["response_format"]["type"] == "structural_tag"
 
 
 def test_a_chosen_tool_is_the_only_one() -> None:
