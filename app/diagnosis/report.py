@@ -14,6 +14,7 @@ from app.diagnosis.defects import DEFECTS, TOOL_GRAMMAR, Sighting, found_in, is_
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
+from app.models.wire.grammars.tool_grammar import STRICT
 from tools.base.patterns import lazy_pattern
 
 BACKQUOTES = lazy_pattern(r"`+")
@@ -21,7 +22,6 @@ MOST_EVIDENCE = 3
 MOST_SEEN = 400  # characters of each
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
 ENOUGH = 4  # prompts to judge a model by
-GRAMMARS = ("llama.cpp", "vLLM", "SGLang")  # servers that can enforce one
 LEAST_WINDOW = 512
 
 
@@ -192,8 +192,10 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
         settings["tool_calls"] = form
         settings.pop(TOOL_GRAMMAR, None)  # which native calls would need
     native = next((score for score in scores if score.form == NATIVE), None)
-    if native and not form and subject.server in GRAMMARS and share(native) < WEAK:
+    if native and not form and share(native) < WEAK:
         settings[TOOL_GRAMMAR] = "on"
+    if subject.server not in STRICT:
+        settings.pop(TOOL_GRAMMAR, None)
     if "busy" in sightings:
         at_once = [trial for trial in subject.trials if trial.probe is AT_ONCE]
         settings["max_requests"] = max(1, sum(trial.status == 200 for trial in at_once) * AT_A_TIME // len(at_once))

@@ -64,6 +64,11 @@ async def test_the_settings_that_help() -> None:
     assert window.settings == {"window": WINDOW - 8}
 
 
+def test_a_grammar_of_native_calls_is_for_servers_that_can_be_asked_for_one() -> None:
+    kinds = ("vLLM", "llama.cpp", "LM Studio")
+    assert ["tool_grammar" in report_of_call("x", "{}", server=kind).settings for kind in kinds] == [True, False, False]
+
+
 async def test_a_quick_examination_has_60_prompts_and_a_whole_one_about_200() -> None:
     assert (await report_on(RIGHT["native"])).prompts == 60
     assert 160 <= (await report_on(RIGHT["native"], quick=False)).prompts <= 240
@@ -86,12 +91,14 @@ def test_an_answer_of_another_shape_is_broken(chunk: Any) -> None:
     assert wire.broken.startswith("not a chat completion")
 
 
-def report_of_call(name: str, arguments: str) -> Report:
+def report_of_call(name: str, arguments: str, server: str = "") -> Report:
     call = {"index": 0, "id": "a", "function": {"name": name, "arguments": arguments}}
     delta = {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": name}]}
     trial = Trial(probe=next(one for one in PROBES if one.asks), values=SAMPLES[0], streamed=True, status=200)
     trial.read("", f"data: {json.dumps(delta)}\n\n".encode())
-    subject = Subject("m", None, CallForm.NATIVE, offers_tools=True, images=None, quick=True, trials=[trial])
+    subject = Subject(
+        "m", None, CallForm.NATIVE, offers_tools=True, images=None, quick=True, trials=[trial], server=server
+    )
     return report_of(subject)
 
 
