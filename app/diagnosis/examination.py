@@ -31,7 +31,7 @@ from app.diagnosis.probes import (
     tools_of,
     with_result,
 )
-from app.diagnosis.report import Report, Subject, report_of
+from app.diagnosis.report import Report, Subject, code, report_of
 from app.diagnosis.trial import TAUGHT, Trial
 from app.models.capabilities.server_kind import server_kind
 from app.models.capabilities.server_profiles import profile_of
@@ -46,7 +46,7 @@ from app.models.wire.openai.provider import OpenAIChat
 from app.models.wire.parameters import Parameters
 
 LIMIT_S = 180.0  # of one request
-MOST_BYTES = 4 << 20  # of one answer
+MOST_BYTES = 1 << 20  # of one answer
 AGAIN = {True: 6, False: 20}  # pairs that are sent again in a quick diagnosis, and in a whole one
 ROUNDS = {True: 1, False: 3}  # of requests at the same time
 LONGEST_WINDOW = 32_768  # tokens that are worth being filled
@@ -55,6 +55,7 @@ RED = (
     "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAABlBMVEX/AAAAAP9sof2OAAAAD0lEQVR42mNgGAWjgHwAAAJAAAHgTR1EAAAAAElF"
     "TkSuQmCC"
 )
+REMOVED = "Its endpoint has been changed or removed since the examination began: start it again."
 TODAY = date(2026, 1, 1)  # of the taught prompt
 
 
@@ -85,7 +86,7 @@ async def examine(provider: Provider, *, quick: bool) -> AsyncGenerator[Progress
                 async for step in steps:
                     yield step
             kind = "llama.cpp" if isinstance(provider, EmbeddedProvider) else await server_kind(server.base_url)
-            yield report_of(replace(examination.subject, server=kind or "another server"))
+            yield await asyncio.to_thread(report_of, replace(examination.subject, server=kind or "another server"))
     except ProviderFailed as failure:
         raise CannotExamine(failure.message) from None
 
@@ -144,7 +145,7 @@ class Examination:
     def _look_for_tools(self, trial: Trial) -> None:
         """Find out whether the server has refused or ignored the tools: then more is asked in the other forms."""
         if "tools" in trial.dropped:
-            self.subject.native_out = f"It refuses tools ({trial.error})"
+            self.subject.native_out = f"It refuses tools ({code(trial.error)})"
         elif (ignored := tools_ignored(trial)) and not any(one.wire.calls for one in self.subject.trials):
             self.subject.native_out = f"It ignores tools ({ignored})"
         if self.subject.native_out and self._quick:
@@ -186,7 +187,7 @@ class Examination:
             trial.seconds = time.monotonic() - started
             self._done += 1
             if trial.status == 200:
-                trial.read(self._url, data)
+                await asyncio.to_thread(trial.read, self._url, data)
                 if trial.wire.finish == "length" and not trial.probe.is_cut and self._thinks(trial):
                     self._has_room = True
                     continue
@@ -215,7 +216,10 @@ class Examination:
         return body | fields
 
     async def _post(self, trial: Trial, body: Mapping[str, Any]) -> bytes:
-        """Send a request and set the status of its answer, 0 without one. Return the body, or what happened."""
+        """Send a request and set the status of its answer, 0 without one. Return the body, or what happened.
+
+        Raises CannotExamine.
+        """
         try:
             async with asyncio.timeout(LIMIT_S):
                 trial.status, data = await retried(partial(self._answer, encode(body)))
@@ -228,6 +232,9 @@ class Examination:
         return error.encode()
 
     async def _answer(self, content: bytes) -> tuple[int, bytes]:
+        """Raises CannotExamine and httpx2.HTTPError."""
+        if self._server.client.is_closed:
+            raise CannotExamine(REMOVED)
         data = bytearray()
         async with self._server.client.stream("POST", self._url, content=content, headers=self._headers) as response:
             async with aclosing(response.aiter_bytes()) as blocks:

@@ -14,12 +14,13 @@ from app.diagnosis.defects import DEFECTS, Sighting, found_in, is_object, repeat
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
 from app.diagnosis.trial import Trial, excerpt, sorted_calls
 from app.models.http.prompt_too_long import limit_in
-from app.models.wire.grammars.tool_grammar import ENGINES
 from app.models.wire.grammars.tool_grammar import NAME as TOOL_GRAMMAR
+from app.models.wire.grammars.tool_grammar import STRICT
 from tools.base.patterns import lazy_pattern
 
 BACKQUOTES = lazy_pattern(r"`+")
 MOST_EVIDENCE = 3
+MOST_SEEN = 400  # characters of each
 WEAK, CLEARLY = 0.5, 0.25  # a share of right calls that is too small, and a difference that counts
 ENOUGH = 4  # prompts to judge a model by
 LEAST_WINDOW = 512
@@ -139,7 +140,7 @@ def _found(code: str, sightings: Sequence[Sighting]) -> Found:
     row = next(row for row in DEFECTS if row.code == code)
     repaired = sum(bool(one.trial.probe.asks) and one.trial.is_right for one in sightings)
     evidence = [
-        f"{one.trial.probe.name}, {'streamed' if one.trial.streamed else 'whole'}: {one.seen}"
+        f"{one.trial.probe.name}, {'streamed' if one.trial.streamed else 'whole'}: {excerpt(one.seen, MOST_SEEN)}"
         for one in sightings[:MOST_EVIDENCE]
     ]
     return Found(code, row.about, row.advice, seen=len(sightings), repaired=repaired, evidence=evidence)
@@ -159,9 +160,9 @@ def weaknesses(
     unreadable = [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]
     if len({one.streamed for one in unreadable}) == 2:  # in one way only it is not the model's
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
-        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {excerpt(seen)}"
+        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {code(excerpt(seen))}"
     if unknown := [one for one in native if one.probe.name == "tool not offered" and one.wire.calls]:
-        yield f"It calls tools that are not offered ({unknown[0].wire.calls[0].name}): runs refuse them."
+        yield f"It calls tools that are not offered ({code(excerpt(unknown[0].wire.calls[0].name))}): runs refuse them."
 
 
 def share(score: FormScore) -> float:
@@ -179,7 +180,7 @@ def notes(subject: Subject) -> Iterator[str]:
     if not any(trial.probe is TOO_LONG for trial in subject.trials):
         yield "The end of its window was not tried: it is too far away, or not known."
     if failed := [trial for trial in subject.trials if trial.status in (0, 429)]:
-        yield f"{len(failed)} requests were not answered: {failed[0].error}"
+        yield f"{len(failed)} requests were not answered: {code(failed[0].error)}"
 
 
 def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[str, list[Sighting]]) -> dict[str, Any]:
@@ -192,8 +193,10 @@ def settings_for(subject: Subject, scores: Sequence[FormScore], sightings: dict[
         settings["tool_calls"] = form
         settings.pop(TOOL_GRAMMAR, None)  # which native calls would need
     native = next((score for score in scores if score.form == NATIVE), None)
-    if native and not form and subject.server in ENGINES and share(native) < WEAK:
+    if native and not form and share(native) < WEAK:
         settings[TOOL_GRAMMAR] = "on"
+    if subject.server not in STRICT:
+        settings.pop(TOOL_GRAMMAR, None)
     if "busy" in sightings:
         at_once = [trial for trial in subject.trials if trial.probe is AT_ONCE]
         settings["max_requests"] = max(1, sum(trial.status == 200 for trial in at_once) * AT_A_TIME // len(at_once))

@@ -90,8 +90,12 @@ class Trial(Struct, kw_only=True):
         self.thought = reply.message().reasoning
 
 
-def sorted_calls(calls: Any) -> list[str]:
-    return sorted(json.dumps([name, trimmed(arguments)], sort_keys=True) for name, arguments in calls)
+def sorted_calls(calls: Any) -> list[str] | None:
+    """Return calls in a form to compare; None, which equals no others, for arguments that are nested too deeply."""
+    try:
+        return sorted(json.dumps([name, trimmed(arguments)], sort_keys=True) for name, arguments in calls)
+    except RecursionError:
+        return None
 
 
 def trimmed(value: Any) -> Any:

@@ -6,11 +6,35 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 
 from app.models.http.sse import EventReader
 from app.models.wire.native_calls import text_of
 from app.models.wire.openai.chunks import REASONING_FIELDS, at, usage_of
+
+
+class _Function(Struct):
+    name: str | None = None
+
+
+class _Fragment(Struct):
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Message(Struct):
+    tool_calls: list[_Fragment] | None = None
+
+
+class _Choice(Struct):
+    delta: _Message | None = None
+    message: _Message | None = None
+
+
+class _Chunk(Struct):
+    """The shape without which a chunk, or a whole answer, cannot be read."""
+
+    choices: list[_Choice] | None = None
 
 
 class WireCall(Struct):
@@ -49,6 +73,11 @@ def read_wire(data: bytes, *, streamed: bool) -> Wire:
     for chunk in chunks:
         if not isinstance(chunk, dict) or chunk.get("error"):
             wire.broken = f"an error in the answer: {json.dumps(chunk)[:200]}"
+            return wire
+        try:
+            convert(chunk, _Chunk)
+        except ValidationError as error:
+            wire.broken = f"not a chat completion ({error})"
             return wire
         _add(wire, chunk, "delta" if streamed else "message")
     if streamed and not data.rstrip().endswith(b"[DONE]") and not wire.finish:

@@ -153,10 +153,10 @@ class HostedProvider(BaseProvider, ABC):
             finally:
                 await response.aclose()
         except ProviderFailed as failure:
-            self._broke_off(failure)
+            self._broke_off(failure, request)
             raise
 
-    def _broke_off(self, failure: ProviderFailed) -> None:
+    def _broke_off(self, failure: ProviderFailed, _request: ModelRequest) -> None:
         if failure.code in SERVER_LOST:
             self._abilities.doubt(self._about)
 

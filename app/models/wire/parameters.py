@@ -122,7 +122,8 @@ class Parameters:
         self._notices.append(notice)
 
     def refuses(self, name: str, value: Any) -> bool:
-        return bool({name, key_of(name, value)} & self._refused)
+        refused = self._refused
+        return bool(refused) and not refused.isdisjoint((name, key_of(name, value)))
 
     def take_notices(self) -> list[ProviderNotice]:
         """Return the notices about dropped parameters since the last call."""

@@ -11,11 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 
 from app.core.provider import CallForm
-from app.models.wire.grammars.schema_rules import Rules, arguments_rule, character, literal
+from app.models.wire.grammars.schema_rules import GrammarTooLarge, Rules, arguments_rule, character, literal
 from parsing.fences import text_parameters
 from tools.tool import Tool
 
-MOST_CHARACTERS = 300_000
 OPENER, CLOSER = "<tool_call>", "</tool_call>"
 FENCE, FENCE_END = "```", "\n```"
 CALL_END = f"}}\n{CLOSER}"
@@ -32,15 +31,21 @@ def gbnf_of(
     reply begins.
     """
     rules = Rules()
+    try:
+        start = _reply(rules, form, tools, several=several, required=required)
+        if closes_thought and required:
+            start = text_until(rules, {closes_thought: f"ws ({start})"})
+    except GrammarTooLarge:
+        return None
+    return f"root ::= {start}\n{rules}"
+
+
+def _reply(rules: Rules, form: CallForm, tools: Sequence[Tool], *, several: bool, required: bool) -> str:
     end = rules.reserve()
     calls = _fenced(rules, tools, end) if form is CallForm.FENCED else {OPENER: _tagged(rules, tools, end)}
     text = text_until(rules, {f"\n{opener}": call for opener, call in calls.items()}, ends=True, after="\n")
     rules.add(f'{BLANKS} ("\\n" {text})?' if several else '"\\n"?', end)
-    start = " | ".join(f"{literal(opener)} {call}" for opener, call in calls.items()) if required else text
-    if closes_thought and required:
-        start = text_until(rules, {closes_thought: f"ws ({start})"})
-    grammar = f"root ::= {start}\n{rules}"
-    return grammar if len(grammar) <= MOST_CHARACTERS else None
+    return " | ".join(f"{literal(opener)} {call}" for opener, call in calls.items()) if required else text
 
 
 def _tagged(rules: Rules, tools: Sequence[Tool], end: str) -> str:

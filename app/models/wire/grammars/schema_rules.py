@@ -16,6 +16,8 @@ from parsing.arguments import properties_of, required_of, resolve, type_name
 
 DEEPEST = 24
 MOST_PARTS = 4000  # of one schema, counted each time that it refers to one
+MOST_CHARACTERS = 300_000  # of a grammar
+SHORTEST_PART = 16  # characters that each part counts for, whatever becomes of it
 MOST_REPEATED = 256  # a longer repetition is slow to read for the server
 JSON_RULES = r"""
 ws ::= | " " | "\n" [ \t]{0,20}
@@ -39,13 +41,24 @@ class TooLarge(Exception):
     """The rules of a schema are more than a server should have to read."""
 
 
+class GrammarTooLarge(Exception):
+    """All rules together are."""
+
+
 class Rules:
-    """The rules of one grammar. The same expression is one rule."""
+    """The rules of one grammar. The same expression is one rule. `count` and `add` raise GrammarTooLarge."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._reserved = 0
+        self._counted = 0
+
+    def count(self, characters: int) -> None:
+        """Count text that is read or written for the rules, also for those that are dropped again."""
+        self._counted += characters
+        if self._counted > MOST_CHARACTERS:
+            raise GrammarTooLarge
 
     def reserve(self) -> str:
         """Return a new name, for a rule that refers to itself."""
@@ -56,6 +69,7 @@ class Rules:
         """Return the name of the rule with this expression."""
         if name is None and (known := self._names.get(expression)):
             return known
+        self.count(len(expression))
         name = name or self.reserve()
         self._names.setdefault(expression, name)
         self._texts[name] = expression
@@ -84,7 +98,10 @@ def character(one: str) -> str:
 
 
 def arguments_rule(rules: Rules, schema: Schema) -> str:
-    """Return the rule for the arguments of a tool; any object if its schema is too large, or names no property."""
+    """Return the rule for the arguments of a tool; any object if its schema is too large, or names no property.
+
+    Raises GrammarTooLarge.
+    """
     before = len(rules)
     try:
         return SchemaRules(rules, schema).arguments()
@@ -101,6 +118,7 @@ class SchemaRules:
         self._root = root
         self._parts = 0
         self._referred: dict[str, str] = {}
+        self._open: frozenset[str] = frozenset()  # what is referred to with no bracket in between
         self._kinds: Mapping[str, Callable[[Schema, int], str]] = {
             "object": self._object,
             "array": self._array,
@@ -112,23 +130,27 @@ class SchemaRules:
         }
 
     def arguments(self) -> str:
-        """Raises TooLarge."""
+        """Raises TooLarge and GrammarTooLarge."""
         return self._value({**self._root, "type": "object"}, 0)
 
-    def _value(self, schema: Any, depth: int) -> str:
-        self._parts += 1
+    def _count(self, parts: int = 1) -> None:
+        self._parts += parts
         if self._parts > MOST_PARTS:
             raise TooLarge
+        self._rules.count(parts * SHORTEST_PART)
+
+    def _value(self, schema: Any, depth: int) -> str:
+        self._count()
         if not isinstance(schema, Mapping) or depth > DEEPEST:
             return "value"
         match schema:
             case {"$ref": str(reference)}:
                 return self._reference(reference, depth)
             case {"const": constant}:
-                return _constant(constant)
+                return self._constant(constant)
             case {"enum": [*choices]} if choices:
-                self._parts += len(choices)
-                return self._one_of(map(_constant, choices))
+                self._count(len(choices))
+                return self._one_of(map(self._constant, choices))
             case {"allOf": [*parts], **rest}:
                 return self._value(self._merged(rest, *parts), depth + 1)
             case {"anyOf": [*options], **rest} | {"oneOf": [*options], **rest} if options:
@@ -137,7 +159,10 @@ class SchemaRules:
                 return self._one_of(self._value({**rest, "type": kind}, depth + 1) for kind in kinds)
         inferred = "object" if properties_of(schema) else "array" if "items" in schema else ""
         kind = self._kinds.get(type_name(str(schema.get("type") or inferred)))
-        return kind(schema, depth) if kind else "value"
+        opened, self._open = self._open, frozenset()
+        rule = kind(schema, depth) if kind else "value"
+        self._open = opened
+        return rule
 
     def _one_of(self, expressions: Iterable[str]) -> str:
         different = dict.fromkeys(expressions)
@@ -146,31 +171,40 @@ class SchemaRules:
         return next(iter(different)) if len(different) == 1 else self._rules.add(" | ".join(different))
 
     def _reference(self, reference: str, depth: int) -> str:
-        """Return the rule of what is referred to, which may refer to itself."""
+        """Return the rule of what is referred to, which may refer to itself: if it is nothing else, any value."""
+        if reference in self._open:  # llama.cpp refuses left recursion
+            return "value"
         if (known := self._referred.get(reference)) is None:
             known = self._referred[reference] = self._rules.reserve()
             target = self._root if reference == "#" else resolve(reference, self._root)
+            opened, self._open = self._open, self._open | {reference}
             self._rules.add(self._value(target, depth + 1), known)
+            self._open = opened
         return known
 
     def _merged(self, schema: Schema, *parts: Any) -> Schema:
         """Return one schema that all of these are about."""
+        self._count(len(parts))
         merged = dict(schema)
+        properties, required = dict(properties_of(merged)), [*required_of(merged)]
         for part in parts:
             if isinstance(part, Mapping) and isinstance(reference := part.get("$ref"), str):
                 part = resolve(reference, self._root)
             if not isinstance(part, Mapping):
                 continue
-            properties = {**properties_of(merged), **properties_of(part)}
-            required = [*required_of(merged), *required_of(part)]
+            properties |= properties_of(part)
+            required += required_of(part)
             merged |= part
-            merged |= {"properties": properties} if properties else {}
-            merged |= {"required": required} if required else {}
+        merged |= {"properties": properties} if properties else {}
+        merged |= {"required": required} if required else {}
         return merged
 
     def _object(self, schema: Schema, depth: int) -> str:
-        required = required_of(schema)
-        properties = {**properties_of(schema), **{name: {} for name in required if name not in properties_of(schema)}}
+        required = dict.fromkeys(required_of(schema))
+        properties = {**properties_of(schema)}
+        properties |= {name: {} for name in required if name not in properties}
+        if len(properties) > MOST_PARTS:
+            raise TooLarge
         more = schema.get("patternProperties") or schema.get(
             "additionalProperties", not isinstance(schema.get("properties"), Mapping)
         )
@@ -182,7 +216,7 @@ class SchemaRules:
         first = self._rules.add(f'({further} ("," ws {further})*)?') if more else ""
         after = self._rules.add(f'("," ws {further})*') if more else ""
         for name, declared in reversed(properties.items()):
-            pair = f'{_constant(name)} ws ":" ws {self._value(declared, depth + 1)}'
+            pair = f'{self._constant(name)} ws ":" ws {self._value(declared, depth + 1)}'
             optional = name not in required
             following = f"{pair} {after}".strip()
             either = f"{following} | {first}" if first else f"({following})?"
@@ -190,6 +224,16 @@ class SchemaRules:
             later = f'"," ws {pair}'
             after = self._rules.add(f"({later})? {after}".strip() if optional else f"{later} {after}".strip())
         return self._rules.add(f'"{{" ws {first} ws "}}"')
+
+    def _constant(self, value: Any) -> str:
+        """Return a terminal for a value as JSON; lone surrogates, which no text holds, stand as escapes."""
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        self._rules.count(len(text))
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = json.dumps(value, default=str)
+        return literal(text)
 
     def _array(self, schema: Schema, depth: int) -> str:
         item = "value" if "prefixItems" in schema else self._value(schema.get("items"), depth + 1)
@@ -217,13 +261,3 @@ def _integer(schema: Schema) -> str:
     minimum = schema.get("minimum")
     least = minimum if isinstance(minimum, int | float) else -1
     return "positive" if least >= 1 else "natural" if least >= 0 else "integer"
-
-
-def _constant(value: Any) -> str:
-    """Return a terminal for a value as JSON; lone surrogates, which no text holds, stand as escapes."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = json.dumps(value, default=str)
-    return literal(text)

@@ -20,7 +20,11 @@ from tools.tool import Tool, ToolList
 NAME = "tool_grammar"
 LLAMA_CPP, VLLM, SGLANG = "llama.cpp", "vLLM", "SGLang"
 # A client that sends one of these has a grammar of its own.
-CONSTRAINTS = frozenset({FORMAT, "grammar", "json_schema", "structured_outputs", "regex", "ebnf"})
+CONSTRAINTS = frozenset(
+    {FORMAT, "grammar", "json_schema", "structured_outputs", "regex", "ebnf"}
+    | {f"guided_{kind}" for kind in ("json", "regex", "choice", "grammar")}  # older vLLM
+)
+UNCONSTRAINED = (None, {"type": "text"})
 KEPT = 64  # grammars, the last used
 OPENS_THOUGHT, CLOSES_THOUGHT = "<think>", "</think>"
 
@@ -78,7 +82,8 @@ def taught_calls(
     None if the server is of another kind, or if its client wants no calls, or has a grammar of its own.
     """
     choice = tool_choice(parameters)
-    if engine not in ENGINES or choice.mode == NONE or CONSTRAINTS & parameters.keys():
+    constrained = any(parameters[name] not in UNCONSTRAINED for name in CONSTRAINTS & parameters.keys())
+    if engine not in ENGINES or choice.mode == NONE or constrained:
         return ()
     offered = choice.offered(tools)
     reply = GrammarRequest(

@@ -61,7 +61,6 @@ class OpenAIChat(HostedProvider):
 
     bare_results = False
     _learned: frozenset[StrEnum] = frozenset()  # what its refusals say of histories
-    _grammar = NO_GRAMMAR  # that of the last request
     _grammar_way = 0  # the first that is not refused
     _takes_grammars: bool | None = None  # None until it has accepted one, or refused one
 
@@ -85,7 +84,7 @@ class OpenAIChat(HostedProvider):
 
     async def _send(self, request: ModelRequest, *, native: bool) -> tuple[httpx2.Response, AnswerStream]:
         files = await encoded_files(request)
-        grammar = self._grammar = self._grammar_for(request, native=native)
+        grammar = self._grammar_for(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
             body = self._body(request, files.marks, native=native)
             if grammar.ways:
@@ -101,14 +100,17 @@ class OpenAIChat(HostedProvider):
                 if is_too_long(refusal.text) and limit_in(request.parameters) is not None:
                     request = replace(request, parameters=without_limit(request.parameters))
                     continue
-                if grammar.refuse(refusal.status, refusal.text):
+                if self._learn_of_histories(refusal, body["messages"], verbatim=request.verbatim):
                     continue
-                if not self._learn_of_histories(refusal, body["messages"], verbatim=request.verbatim):
+                if not grammar.refuse(refusal.status, refusal.text):
                     raise self._refusal(refusal, request, native=native) from refusal
 
     def _grammar_for(self, request: ModelRequest, *, native: bool) -> GrammarTrial:
-        """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway."""
-        if (native and self._overrides.tool_grammar != "on") or not request.tools:
+        """Return the ways to have the server enforce the form of calls; none where it cannot, or does it anyway.
+
+        Nor for the rest of an answer: it begins in the middle of a line.
+        """
+        if (native and self._overrides.tool_grammar != "on") or not request.tools or self._form(request):
             return NO_GRAMMAR
         engine = self.ability(NAME).value
         if native:
@@ -130,11 +132,13 @@ class OpenAIChat(HostedProvider):
                 self.show(NAME, False, "refused")
             self._takes_grammars = self._takes_grammars or False
 
-    def _broke_off(self, failure: ProviderFailed) -> None:
+    def _broke_off(self, failure: ProviderFailed, request: ModelRequest) -> None:
         """Go without a grammar that has broken its answer (https://github.com/ggml-org/llama.cpp/issues/12597)."""
-        if self._grammar.fields and is_about_grammar(failure.message):
-            self._parameters.leave_out(NAME, self._grammar.ways)
-        super()._broke_off(failure)
+        if is_about_grammar(failure.message):
+            grammar = self._grammar_for(replace(request, go_on=None), native=self.native_tools)
+            if grammar.fields:
+                self._parameters.leave_out(NAME, grammar.ways)
+        super()._broke_off(failure, request)
 
     def _learn_of_histories(self, refusal: RequestRefused, messages: str, *, verbatim: bool) -> bool:
         """Return whether messages will be sent in another way from now on."""

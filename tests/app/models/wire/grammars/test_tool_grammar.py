@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from app.core.messages import Message
 from app.core.provider import CallForm, ModelRequest, ProviderNotice
 from app.models.capabilities.abilities import AbilityOverrides
 from app.models.wire.grammars.gbnf import gbnf_of
@@ -18,7 +21,7 @@ from parsing import parse
 from tests.support.models.abilities import models
 from tests.support.models.chatting import BASH, HELLO, WHOLE, chat_with, failure_of, pieces_of, refusal
 from tests.support.models.gbnf_matcher import takes
-from tests.support.models.upstream import Act, stream, upstream
+from tests.support.models.upstream import Act, announced, stream, upstream
 from tools.catalogue import TOOLS
 from tools.tool import ToolList
 
@@ -78,6 +81,18 @@ def test_too_many_tools_go_without() -> None:
     assert taught_calls("llama.cpp", CallForm.TAGGED, many, {}, "") == []
 
 
+LONG = {"properties": {"a": {"const": "x" * 2_000_000}}}
+OPTIONS = {"properties": {"a": {"anyOf": [{"type": "string"}] * 3900}}}
+
+
+@pytest.mark.parametrize("schemas", [[LONG], [OPTIONS] * 128])
+def test_a_grammar_that_would_be_too_large_is_soon_given_up(schemas: Sequence[Any]) -> None:
+    many = [replace(SHELL, name=f"tool_{number}", parameters=schema) for number, schema in enumerate(schemas)]
+    started = time.process_time()
+    assert gbnf_of(CallForm.TAGGED, many) is None
+    assert time.process_time() - started < 0.3
+
+
 def test_vllm_and_sglang_get_structural_tags() -> None:
     vllm = taught_calls("vLLM", CallForm.TAGGED, [SHELL], {"tool_choice": "required"}, "")
     begin, end = '<tool_call>\n{"name": "bash", "arguments": ', "}\n</tool_call>"
@@ -128,10 +143,22 @@ def test_a_fence_may_hold_plain_text_where_the_engine_can_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"tool_choice": "none"}, {"response_format": {"type": "json_object"}}, {"grammar": "root ::= [a-z]"}]
+    "given",
+    [
+        {"tool_choice": "none"},
+        {"response_format": {"type": "json_object"}},
+        {"grammar": "root ::= [a-z]"},
+        {"guided_json": {"type": "object"}},
+    ],
 )
 def test_who_wants_no_calls_or_has_a_grammar_gets_none(given: Any) -> None:
     assert taught_calls("llama.cpp", CallForm.TAGGED, [SHELL], given, "") == ()
+
+
+@pytest.mark.parametrize("given", [{"response_format": {"type": "text"}}, {"response_format": None, "grammar": None}])
+async def test_a_format_of_plain_text_is_no_grammar(given: Any) -> None:
+    (body,), _ = await bodies_of("vllm", WHOLE, asked=[replace(with_tools(SHELL), parameters=given)])
+    assert body["response_format"]["type"] == "structural_tag"
 
 
 def test_a_chosen_tool_is_the_only_one() -> None:
@@ -273,3 +300,42 @@ async def test_a_server_in_trouble_is_not_asked_again_without_the_grammar() -> N
         await failure_of(chat, with_tools())
         await pieces_of(chat, with_tools())
     assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], ["grammar"]]
+
+
+async def test_the_refusal_of_a_history_is_not_blamed_on_the_grammar() -> None:
+    sent = ModelRequest([Message("system", "Be brief."), HELLO], OFFERED, verbatim=True)
+    acts = [refusal("System role not supported"), WHOLE, WHOLE]
+    bodies, known = await bodies_of("vllm", *acts, asked=[sent, sent])
+    assert [*map(fields_in, bodies)] == [["response_format"]] * 3
+    assert known == ("vLLM", [])
+
+
+async def test_the_rest_of_an_answer_goes_without() -> None:
+    half = ModelRequest(
+        [HELLO, Message("assistant", "I run ", cut=True)],
+        OFFERED,
+        parameters={"tool_choice": "required"},
+        go_on="",
+    )
+    (body,), _ = await bodies_of(LLAMA, WHOLE, asked=[half], tool_calls="fenced")
+    assert body["messages"][-1]["content"] == "I run "
+    assert fields_in(body) == []
+
+
+async def test_requests_at_the_same_time_have_grammars_of_their_own() -> None:
+    begun, sent = asyncio.Event(), asyncio.Event()
+    error = f"data: {json.dumps({'error': {'message': 'Unexpected empty grammar stack'}})}\n\n"
+    broken = announced(begun, stream(error), sent)
+    async with (
+        upstream(models(owned_by=LLAMA, max_model_len=4096), broken, WHOLE, WHOLE, WHOLE) as server,
+        chat_with(server, overrides=AbilityOverrides("tagged")) as chat,
+    ):
+        await chat.window()
+        failing = asyncio.create_task(failure_of(chat, with_tools()))
+        await begun.wait()
+        await pieces_of(chat)  # without tools
+        await pieces_of(chat, with_tools(SHELL))
+        sent.set()
+        await failing
+        await pieces_of(chat, with_tools())
+    assert [*map(fields_in, (one.json for one in server.chats))] == [["grammar"], [], ["grammar"], []]
