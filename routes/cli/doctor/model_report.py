@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -43,6 +44,7 @@ def run_model_report(args: argparse.Namespace, loaded: Loaded, environ: Mapping[
     reports = list[Report]()
 
     async def work(store: Store) -> int:
+        _check_writable(args.json_file)
         redactor = Redactor()
         name, _, model = args.name.partition("/")
         spec = await _spec(store, loaded.settings, name)
@@ -92,6 +94,12 @@ async def _report(endpoint: Endpoint, model: str, redactor: Redactor, *, quick: 
         if counted:
             print("\r" + " " * 48, end="\r", file=sys.stderr)
     raise AssertionError("an examination ends with its report")
+
+
+def _check_writable(path: Path | None) -> None:
+    """Raises Refused, before minutes are spent on what cannot be written."""
+    if path and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise Refused(422, "invalid_request", f"{path} cannot be written. Name a file in a folder that is there.")
 
 
 def _write_json(path: Path, report: Report) -> None:

@@ -61,3 +61,13 @@ async def test_the_settings_of_the_toml_file_are_not_written(
 async def test_what_cannot_be_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert await command(tmp_path, "doctor", "model", "none") == 2
     assert "There is no endpoint 'none'; there are: embedded." in capsys.readouterr().err
+
+
+async def test_a_report_that_cannot_be_written_is_refused_before_anything_is_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with engine(RIGHT["native"]) as server:
+        flags = ["--model-url", server.base_url, "--json", str(tmp_path / "none" / "report.json")]
+        assert await command(tmp_path, "doctor", "model", "default", *flags) == 2
+    shown = capsys.readouterr()
+    assert "report.json cannot be written" in shown.err and "# " not in shown.out
