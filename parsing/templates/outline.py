@@ -202,7 +202,7 @@ def closer_pattern(marks: Outline) -> str:
         fence = rf"{S}(?:`{{3,20}})?{S}" if text != closer else S
         found.append(rf"{fence}{pattern(text)}" if text else rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))")
         rest = "".join(tokens(text)[1:]).strip()
-        if rest[:1] in ("<", "["):
+        if rest[:1] in ("<", "[") and not text.startswith(rest):  # else a piece may end where the rest does
             found.append(rf"{S}{pattern(rest)}")
     return "|".join(found)
 

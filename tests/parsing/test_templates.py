@@ -168,6 +168,16 @@ def test_marks_that_would_take_long_to_match_are_refused(write: str, reason: str
         derive(probes(write))
 
 
+def test_a_closer_of_two_like_marks_is_read_the_same_in_any_pieces() -> None:
+    found = probes('$${"name": "NAME", "arguments": JSON}<|zz|><|zz|>', "\n")
+    grammar = derive(found)
+    text = f"Ok.\n{found[0].text}\n\nDone."
+    whole = Parser(TOOLS, openers=grammar.openers)
+    pieces = Parser(TOOLS, openers=grammar.openers)
+    events = [event for each in text for event in pieces.feed(each)]
+    assert gather([*events, *pieces.close()]) == gather([*whole.feed(text), *whole.close()])
+
+
 def test_an_element_of_html_names_offered_tools_only() -> None:
     grammar = derive(probes("<strong>NAME</strong> JSON", "\n"))
     for name, calls in (("zq_lookup", 1), ("zq_other", 0)):
