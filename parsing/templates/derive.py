@@ -6,6 +6,7 @@ The row counts only if it reads every probe back to the same calls, in whatever 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
@@ -23,6 +24,9 @@ PIECES = (_WHOLE, 5, 1)
 _LONGEST = 4_000  # characters of a probe
 _LONGEST_MARKS = 400  # characters of those of one call
 _MOST_MASKS = 5  # in them: the time to match many of them in a row grows with each
+
+
+_MARKDOWN = re.compile(rf"(?:[-*+>]|#{{1,6}}|\d{{1,9}}[.)])\s*(?:{NAME}|\Z)")
 
 
 class Underivable(ValueError):
@@ -92,7 +96,10 @@ def _check(probes: Sequence[Probe]) -> None:
         raise Underivable("the text of a call has characters for private use, which nothing else may stand for")
 
 
-def _check_marks(masked: str) -> None:
+def _check_marks(marks: Outline) -> None:
+    masked = "".join(astuple(marks))
+    if _MARKDOWN.match(marks.opener):
+        raise Underivable("a call begins like an item, a heading or a quotation of Markdown")
     if len(masked) > _LONGEST_MARKS:
         raise Underivable(f"the marks of a call are longer than {_LONGEST_MARKS} characters")
     if sum(map(masked.count, MASKS)) > _MOST_MASKS:
@@ -110,7 +117,7 @@ def derive(probes: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
     tried = []
     for form in FORMS:
         for marks, rows in form.derive(single, parallel):
-            _check_marks("".join(astuple(marks)))
+            _check_marks(marks)
             _, begun = OPENERS.not_calls.match_at(marks.opener, 0, last=True)
             if begun and isinstance(begun.kind, Reasoning):
                 raise Underivable("a call begins with a mark of reasoning")

@@ -168,6 +168,13 @@ def test_marks_that_would_take_long_to_match_are_refused(write: str, reason: str
         derive(probes(write))
 
 
+@pytest.mark.parametrize("mark", ["* ", "- ", "1. ", "2) ", "# ", "> "])
+def test_what_begins_a_line_of_markdown_begins_no_call(mark: str) -> None:
+    for write in ("NAME JSON", '{"name": "NAME", "arguments": JSON}'):
+        with pytest.raises(Underivable, match="Markdown"):
+            derive(probes(mark + write, "\n"))
+
+
 def test_a_closer_of_two_like_marks_is_read_the_same_in_any_pieces() -> None:
     found = probes('$${"name": "NAME", "arguments": JSON}<|zz|><|zz|>', "\n")
     grammar = derive(found)
