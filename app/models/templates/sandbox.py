@@ -112,7 +112,8 @@ def answer(renderer: Renderer | None, question: Any) -> tuple[Renderer | None, d
             return Renderer(question), {"text": ""}
         text = renderer.render(**question)
     except _FAILURES as error:
-        return renderer, {"refused": refusal(error)}
+        reason = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in refusal(error))  # for a terminal
+        return renderer, {"refused": reason}
     return renderer, {"text": text} if len(text) <= LONGEST else {"refused": f"makes more than {LONGEST:,} characters"}
 
 

@@ -119,6 +119,10 @@ def test_calls_of_a_hostile_template_are_read_within_bounds(mark: str, reason: s
     assert time.thread_time() - began < 2.0
 
 
+def test_the_words_of_a_template_reach_no_terminal_as_codes() -> None:
+    assert read_template("{{ raise_exception('\x1b[31mno\x07') }}").reason.endswith(r"\x1b[31mno\x07")
+
+
 def test_names_loops_macros_and_texts() -> None:
     source = (
         "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + loop.index %}{% endfor %}{{ ns.n }}"
