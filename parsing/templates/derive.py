@@ -6,8 +6,9 @@ The row counts only if it reads every probe back to the same calls, in whatever 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 
 from parsing.dialects import ROWS, Rows
@@ -20,7 +21,12 @@ from parsing.templates.probes import TOOLS, Probe
 
 _WHOLE = 1 << 20
 PIECES = (_WHOLE, 5, 1)
-_LONGEST = 20_000  # characters of a probe
+_LONGEST = 4_000  # characters of a probe
+_LONGEST_MARKS = 400  # characters of those of one call
+_MOST_MASKS = 5  # in them: the time to match many of them in a row grows with each
+
+
+_MARKDOWN = re.compile(rf"(?:[-*+>]|#{{1,6}}|\d{{1,9}}[.)])\s*(?:{NAME}|\Z)")
 
 
 class Underivable(ValueError):
@@ -62,7 +68,8 @@ def joined(first: Rows, second: Rows) -> Rows:
 
 
 def dialect_of(probes: Sequence[Probe], openers: Openers = OPENERS) -> str:
-    """The dialect as which these rows read all probes right; "" if they do not."""
+    """The dialect as which these rows read all probes right; "" if they do not. Raises Underivable."""
+    _check(probes)
     names = [_dialect(probe, openers) for probe in probes]
     return "" if not all(names) else names[0]
 
@@ -82,6 +89,23 @@ def _dialect(probe: Probe, openers: Openers) -> str:
     return found
 
 
+def _check(probes: Sequence[Probe]) -> None:
+    if any(len(probe.text) > _LONGEST for probe in probes):
+        raise Underivable(f"the text of a call is longer than {_LONGEST:,} characters")
+    if any(mask in probe.text for probe in probes for mask in MASKS):
+        raise Underivable("the text of a call has characters for private use, which nothing else may stand for")
+
+
+def _check_marks(marks: Outline) -> None:
+    masked = "".join(astuple(marks))
+    if _MARKDOWN.match(marks.opener):
+        raise Underivable("a call begins like an item, a heading or a quotation of Markdown")
+    if len(masked) > _LONGEST_MARKS:
+        raise Underivable(f"the marks of a call are longer than {_LONGEST_MARKS} characters")
+    if sum(map(masked.count, MASKS)) > _MOST_MASKS:
+        raise Underivable(f"the marks of a call change in more than {_MOST_MASKS} places")
+
+
 def derive(probes: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
     """The grammar of the calls in these texts. Raises Underivable.
 
@@ -89,11 +113,11 @@ def derive(probes: Sequence[Probe], base: Rows = ROWS) -> TemplateGrammar:
     read as well.
     """
     single, parallel = probes[0], next((probe for probe in probes if len(probe.calls) > 1), None)
-    if any(len(probe.text) > _LONGEST for probe in probes):
-        raise Underivable(f"the text of a call is longer than {_LONGEST:,} characters")
+    _check(probes)
     tried = []
     for form in FORMS:
         for marks, rows in form.derive(single, parallel):
+            _check_marks(marks)
             _, begun = OPENERS.not_calls.match_at(marks.opener, 0, last=True)
             if begun and isinstance(begun.kind, Reasoning):
                 raise Underivable("a call begins with a mark of reasoning")

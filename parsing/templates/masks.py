@@ -18,6 +18,7 @@ from parsing.templates.outline import ID, KEY, NAME, PAYLOAD, VALUE, common_end,
 from parsing.templates.probes import TOOLS, Calls, Probe
 
 _MOST_ENDS = 64  # brackets that may close a payload
+_MOST_BEGINNINGS = 64  # brackets that may begin a value
 _PYTHON_BEFORE = re.compile(r"\[?\s*(?:print\s?\(\s*)?(?:default_api\.)?\Z")
 _FENCE_BEFORE = re.compile(r"```(?:python|py|tool_code)?\s*\Z")
 _FENCE_BEHIND = re.compile(r"\s*```")
@@ -73,14 +74,19 @@ def named_json(probe: Probe) -> str | None:
 def _values(text: str) -> Iterator[tuple[int, int, Any]]:
     """The JSON values in a text that are objects or lists, the outermost of each."""
     at = 0
-    while match := re.compile(r"[{\[]").search(text, at):
+    for _ in range(_MOST_BEGINNINGS):
+        match = re.compile(r"[{\[]").search(text, at)
+        if match is None:
+            return
         reader = Literals(text)
         reader.pos = match.start()
         at = match.end()
         try:
             value = reader.value()
-        except (Unreadable, RecursionError):
+        except Unreadable:
             continue
+        except RecursionError:
+            return
         if isinstance(value, dict | list) and value:
             at = reader.pos
             yield match.start(), at, value

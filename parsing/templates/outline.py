@@ -140,7 +140,7 @@ def pattern(masked: str, group: str = "name") -> str:
     """A pattern for this text: space as the model likes, and the first name and key in groups."""
     found: list[str] = []
     before = ""
-    named = False
+    named = fenced = False
     for match in _PIECE.finditer(masked):
         kind, text = match.lastgroup or "", match.group()
         if kind == "quote" or kind == "quoted":
@@ -149,6 +149,8 @@ def pattern(masked: str, group: str = "name") -> str:
             found.append(S)
         mask = text == NAME and named
         behind = masked[match.end() : match.end() + 1]
+        kind = "rest" if kind == "fence" and fenced else kind  # several that may be missing match in too many ways
+        fenced = fenced or kind == "fence"
         found.append(_piece(kind, text, "" if mask else group, (before, behind), first=not found))
         named = named or text == NAME
         before = match.group()[-1]
@@ -200,7 +202,7 @@ def closer_pattern(marks: Outline) -> str:
         fence = rf"{S}(?:`{{3,20}})?{S}" if text != closer else S
         found.append(rf"{fence}{pattern(text)}" if text else rf"{S}(?:`{{3,20}}(?=[^`])|~{{3,20}}(?=[^~]))")
         rest = "".join(tokens(text)[1:]).strip()
-        if rest[:1] in ("<", "["):
+        if rest[:1] in ("<", "[") and not text.startswith(rest):  # else a piece may end where the rest does
             found.append(rf"{S}{pattern(rest)}")
     return "|".join(found)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
 
 from parsing import BadCall, Call, Parser, parse
 from parsing.openers import Openers
+from parsing.parser import gather
 from parsing.templates.derive import Underivable, derive, dialect_of, joined
 from parsing.templates.probes import HARD, PARALLEL, SINGLE, TOOLS, Calls, Probe
 from parsing.templates.response_template import example, response_probe
@@ -145,6 +147,42 @@ def test_marks_of_all_calls_are_needed_where_those_of_one_tell_nothing() -> None
         parser = Parser(TOOLS, openers=grammar.openers)
         events = [*parser.feed(text), *parser.close()]
         assert len([each for each in events if isinstance(each, Call)]) == calls, text
+
+
+@pytest.mark.parametrize("fences", [2, 20])
+def test_marks_with_many_fences_are_matched_in_linear_time(fences: int) -> None:
+    grammar = derive(probes("<|zz|>\n" + "```\n" * fences + "NAME<|args|>JSON<|zz_end|>"))
+    for text in ("<|zz|>" + "\n" * 3900 + "x", "<|zz|>" + ("\n" * 50 + "```") * 70, "<|zz|>" + "\n```" * 300):
+        parser = Parser(TOOLS, openers=grammar.openers)
+        began = time.thread_time()
+        assert gather([*parser.feed(text), *parser.close()]).calls == []
+        assert time.thread_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [("<|zz|>" + "NAME:" * 12 + "<|args|>JSON<|e|>", "more than"), ("<|zz|>" + "a b " * 200 + "NAME JSON", "longer")],
+)
+def test_marks_that_would_take_long_to_match_are_refused(write: str, reason: str) -> None:
+    with pytest.raises(Underivable, match=reason):
+        derive(probes(write))
+
+
+@pytest.mark.parametrize("mark", ["* ", "- ", "1. ", "2) ", "# ", "> "])
+def test_what_begins_a_line_of_markdown_begins_no_call(mark: str) -> None:
+    for write in ("NAME JSON", '{"name": "NAME", "arguments": JSON}'):
+        with pytest.raises(Underivable, match="Markdown"):
+            derive(probes(mark + write, "\n"))
+
+
+def test_a_closer_of_two_like_marks_is_read_the_same_in_any_pieces() -> None:
+    found = probes('$${"name": "NAME", "arguments": JSON}<|zz|><|zz|>', "\n")
+    grammar = derive(found)
+    text = f"Ok.\n{found[0].text}\n\nDone."
+    whole = Parser(TOOLS, openers=grammar.openers)
+    pieces = Parser(TOOLS, openers=grammar.openers)
+    events = [event for each in text for event in pieces.feed(each)]
+    assert gather([*events, *pieces.close()]) == gather([*whole.feed(text), *whole.close()])
 
 
 def test_an_element_of_html_names_offered_tools_only() -> None:

@@ -57,7 +57,7 @@ def _in_config(config: Any) -> ModelTemplates:
 def _chosen(template: Any) -> str:
     """The template, of several the one for tools."""
     if isinstance(template, list):
-        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        named = {str(each.get("name")): each.get("template") for each in template if isinstance(each, dict)}
         template = named.get(TOOL_USE, named.get("default"))
     return template if isinstance(template, str) else ""
 

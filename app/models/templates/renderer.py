@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -71,7 +72,7 @@ class TemplateProcess:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             pass
-        if not line:
+        if not line.endswith(b"\n"):  # it ended while it wrote, or before
             ended = self._process.wait()
             raise TemplateRefused("takes too long" if ended in (-signal.SIGPROF, -signal.SIGKILL) else "fails")
         answered = json.loads(line)
@@ -81,5 +82,6 @@ class TemplateProcess:
 
     def _end(self) -> None:
         self._late.cancel()
-        with self._process:
-            self._process.kill()
+        self._process.kill()
+        with suppress(BrokenPipeError), self._process:  # it may have ended before it read all
+            pass

@@ -18,9 +18,10 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Namespace, pass_context
 
 LIMIT_S = 0.08  # of CPU time for all renderings of a template
+READING_S = 0.5  # of CPU time to compile it: the longest known take 0.1
 LONGEST = 1 << 17  # characters of a rendered text
 _MEMORY = 512 << 20
 _DATE = "2026-01-01"  # the same prompt at any time
@@ -66,12 +67,23 @@ def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, 
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
 
 
+@pass_context
+def _as_it_is(_: object, value: object) -> object:
+    """Keep jinja2 from computing constants while it compiles, as it cannot know the value: rendering has the limit."""
+    return value
+
+
 class Renderer:
     """One template."""
 
     def __init__(self, source: str) -> None:
         environment = _Sandbox(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation], cache_size=0
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", _Generation],
+            cache_size=0,
+            optimized=False,
+            finalize=_as_it_is,
         )
         environment.filters["tojson"] = _to_json
         environment.globals |= {"raise_exception": _raise, "strftime_now": lambda form: _DATE}
@@ -100,7 +112,8 @@ def answer(renderer: Renderer | None, question: Any) -> tuple[Renderer | None, d
             return Renderer(question), {"text": ""}
         text = renderer.render(**question)
     except _FAILURES as error:
-        return renderer, {"refused": refusal(error)}
+        reason = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in refusal(error))  # for a terminal
+        return renderer, {"refused": reason}
     return renderer, {"text": text} if len(text) <= LONGEST else {"refused": f"makes more than {LONGEST:,} characters"}
 
 
@@ -108,6 +121,7 @@ def main() -> None:
     """Answer the lines of stdin. The kernel ends the process when its template has used its time."""
     for limit, value in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(limit, (value, value))
+    signal.setitimer(signal.ITIMER_PROF, READING_S)
     renderer: Renderer | None = None
     for line in sys.stdin:
         is_read = renderer is not None

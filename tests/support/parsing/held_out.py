@@ -7,9 +7,13 @@ from dataclasses import dataclass, fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
 
 from app.models.templates.reading import probes_of, writers
-from app.models.templates.sandbox import Renderer
+from app.models.templates.renderer import TemplateRefused
+from app.models.templates.sandbox import Renderer, refusal
 from parsing.dialects import ROWS, Rows
 from parsing.openers import Openers
 from parsing.templates.derive import TemplateGrammar, Underivable, derive, joined
@@ -38,9 +42,22 @@ def rows_without(dialect: str) -> Rows:
     )
 
 
+class _Known:
+    """A template that needs no process of its own, refused in the same words."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+
+    def render(self, **variables: Any) -> str:
+        try:
+            return self._renderer.render(**variables)
+        except TemplateError as error:
+            raise TemplateRefused(refusal(error)) from error
+
+
 def derived(file: Path, base: Rows) -> TemplateGrammar | None:
     """The grammar of a template, for a table with these rows."""
-    for write, _ in writers(Renderer(file.read_text("utf-8")), ""):
+    for write, _ in writers(_Known(Renderer(file.read_text("utf-8"))), ""):
         try:
             return derive(probes_of(write), base)
         except Underivable:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from parsing import Arguments
 from tools.base.outcome import Result
 from tools.base.rights import Risk
+from tools.mcp import tool_search
 from tools.mcp.tool_index import Index
 from tools.mcp.tool_search import CALL, FEW, MOST_SESSIONS, SEARCH, ToolChoices, toolbox_within
 from tools.tool import Context, Tool, ToolList, answering, tokens_of
@@ -279,6 +281,19 @@ async def test_what_was_used_lately_is_shown_to_its_principal() -> None:
     lost = toolbox_within(40, [BASH, *MCP[:2]], gate, "ann", {"git": SOURCES["git"]}, choices=choices)
     await lost.choose("s3", "Hello!")
     assert names(lost) in (["bash", *(one.name for one in MCP[:2])], ["bash", SEARCH, CALL]), "it may be gone"
+
+
+async def test_no_other_run_waits_while_tools_are_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[int]()
+
+    class Recording(Index):
+        def __init__(self, tools: Sequence[Tool]) -> None:
+            threads.append(threading.get_ident())
+            super().__init__(tools)
+
+    monkeypatch.setattr(tool_search, "Index", Recording)
+    await said(boxed(1), SEARCH, {"query": "commit"})
+    assert len(threads) == 1 and threads[0] != threading.get_ident()
 
 
 async def test_the_choice_of_a_session_stays_in_its_order() -> None:

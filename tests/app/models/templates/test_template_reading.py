@@ -64,6 +64,7 @@ def test_the_templates_of_a_tokenizer(tmp_path: Path) -> None:
         ("tokenizer_config.json", "{}", "neither"),
         ("tokenizer_config.json", "[1", "no JSON"),
         ("tokenizer_config.json", '{"chat_template": 3}', "neither"),
+        ("tokenizer_config.json", '{"chat_template": [{"name": [1], "template": "a"}]}', "neither"),
         ("model.gguf", "GGUX", "no GGUF file"),
     ],
 )

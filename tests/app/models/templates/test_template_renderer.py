@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from app.models.templates import sandbox
 from app.models.templates.reading import read_template
 from app.models.templates.renderer import LONGEST_TEMPLATE, TemplateProcess, TemplateRefused
+from tests.support.models.templates import AS_OBJECT
 
 QUESTION = {"role": "user", "content": "How late is it?"}
 DOUBLING = "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x STEP %}{% endfor %}{{ ns.x }}"
@@ -65,8 +68,16 @@ HOSTILE = {
     "deep JSON": "{% set ns = namespace(x=[]) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}"
     "{{ ns.x | tojson(indent=1000000) }}{{ raise_exception('end') }}",
     "a break outside": "{% break %}",
+    "a constant of ten million digits": "{{ 7 ** (10 ** 7) }}",
+    "a constant text": "{{ ('a' | center(10 ** 8)) | replace('a', 'b') }}",
 }
-SLOW = ("loops", "a macro that calls itself twice", "doubling lists")
+SLOW = (
+    "loops",
+    "a macro that calls itself twice",
+    "doubling lists",
+    "a constant of ten million digits",
+    "a constant text",
+)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -87,6 +98,29 @@ def test_the_kernel_ends_a_template_after_80_milliseconds_of_its_time(name: str)
 def test_a_template_that_is_too_long_is_not_even_read() -> None:
     with pytest.raises(TemplateRefused, match="at most"):
         TemplateProcess("{% for %}" + "a" * LONGEST_TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [
+        ("{% for a in range(1000) %}" * 3 + "{% endfor %}" * 3, "takes too long"),
+        ("{{ '[' * 1900 }}", "in none of the known forms"),
+        ("{{ '[1,' * 600 }}", "in none of the known forms"),
+        ("{{ '[' * 6000 }}", "longer than"),
+        ("<|zz|>" + "```\n" * 200, "longer than"),
+        *((f"<|zz{chr(0xE000 + mask)}|>", "private use") for mask in range(8)),
+    ],
+)
+def test_calls_of_a_hostile_template_are_read_within_bounds(mark: str, reason: str) -> None:
+    """Its prompt is right, and what it makes of calls is not."""
+    began = time.thread_time()
+    reading = read_template(AS_OBJECT.replace("<|zz|>", mark))
+    assert reading.grammar is None and reason in reading.reason
+    assert time.thread_time() - began < 2.0
+
+
+def test_the_words_of_a_template_reach_no_terminal_as_codes() -> None:
+    assert read_template("{{ raise_exception('\x1b[31mno\x07') }}").reason.endswith(r"\x1b[31mno\x07")
 
 
 def test_names_loops_macros_and_texts() -> None:
