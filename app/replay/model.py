@@ -62,7 +62,9 @@ class ReplayedModel(BaseProvider):
         self._rounds = deque(one for one in requests if not one.side)
         self._streamed: parts.RequestPart | None = None  # the last request of a round
         self._sides = deque(one for one in requests if one.side)
-        self.asked_behind = any(one.side and one.held.tools for one in requests)  # the conversation, with its tools
+        # A question of its own begins with its rule, one behind the conversation with a message of that.
+        begins = (one.held.messages[0][0] for one in requests if one.side and one.held.messages)
+        self.asked_behind = any(role != "system" for role in begins)
         self._shown = shown
         self._stop = stop
         self.costs: Mapping[tuple[int, int], float] = {}  # of requests, by their tokens
