@@ -34,6 +34,7 @@ from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
+SHAPES_PROMPT = (EFFORT, "chat_template_kwargs")  # parameters that templates may write into the prompt
 BODY_TOO_LONG = 413  # HTTP status: too many bytes, not too many tokens
 LEFT_OUT = "[Earlier messages are left out here.]"
 TO_FIND = f"[Earlier messages are left out here. {RECALL} finds them.]"
@@ -180,7 +181,7 @@ class View(Struct):
         """Return the request, or its first messages, as the model gets it in a round with these tools."""
         limited = limit_attachments(self._with_marker(compacted, tools), self.most_bytes)[:size]
         messages = [*with_pictures_apart(rejoined(limited))]
-        parameters = {name: value for name, value in self.parameters.items() if name == EFFORT}  # prompts may have it
+        parameters = {name: value for name, value in self.parameters.items() if name in SHAPES_PROMPT}
         if tools:
             parameters["tool_choice"] = NONE
         request = replace(self._request(compacted, conversation, messages, tools), parameters=parameters)

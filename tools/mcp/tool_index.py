@@ -8,6 +8,7 @@ language goes by meaning.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -141,11 +142,11 @@ class Index:
 async def ranked(index: Index, text: str, meaning: Meaning | None) -> list[Tool]:
     """Return the tools that fit the text, best first."""
     text = text[:MAX_MESSAGE]
-    words = index.best(text, CANDIDATES)
+    words = await asyncio.to_thread(index.best, text, CANDIDATES)  # a hostile message takes 70 ms
     by_meaning = await meaning.nearest(text, index.texts) if meaning else ()
     if not by_meaning:
         return words
-    known, by_name = index.known(text), {tool.name: tool for tool in index.tools}
+    known, by_name = await asyncio.to_thread(index.known, text), {tool.name: tool for tool in index.tools}
     scores = dict[str, float]()
     for weight, names in ((known, [tool.name for tool in words]), (1 - known, by_meaning[:CANDIDATES])):
         for rank, name in enumerate(names, start=1):

@@ -1,4 +1,4 @@
-"""Going on with a reply that broke off, with the same model or another: as its prefix, or because a reminder asks so.
+"""Going on with a reply of another model that broke off: as its prefix, or because a reminder asks so.
 
 A server that can continue a message gets the text that was shown as the last one (`PrefixForm`), and goes on within a
 word. Others get the reminder behind it, and may still begin anew: what their answer repeats of the text is left out.

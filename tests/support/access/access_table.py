@@ -172,6 +172,7 @@ LOST = {
 OWN_HEADERS = {  # of routes that end so, which say themselves what a browser may do
     "/events": {"Cache-Control"},
     "/chat": {"Cache-Control"},
+    "/examination": {"Cache-Control"},
     "/{sha256}": {"Content-Security-Policy"},
     "/file": {"Content-Security-Policy"},
     "/archive": {"Content-Security-Policy"},
