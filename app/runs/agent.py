@@ -348,7 +348,7 @@ class Agent(Struct):
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
             await context.emit_all(fitted.events)
-            self._record(fitted, plan)
+            self._record(context.conversation, fitted, plan)
             if self.unmetered:
                 cut = await self.scope.run_budget.cut_request(
                     self.provider, fitted.counted, self.unmetered, conversation=context.conversation, totals=self.totals
@@ -366,10 +366,11 @@ class Agent(Struct):
             await context.emit(Notice("context", REFUSED if self.view.fits_model(fitted) else STANDS_IN))
         raise refusal
 
-    def _record(self, fitted: Fitted, plan: RoundPlan) -> None:
+    def _record(self, conversation: Conversation, fitted: Fitted, plan: RoundPlan) -> None:
         if recorder := self.scope.recorder:
             opening = self.view.opening(self.toolbox.offered if plan.tools else ())
-            recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools)
+            removed = conversation.messages if fitted.events else ()
+            recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools, removed=removed)
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, since: float) -> None:
         """Make one request, whose preparation began at `since`.

@@ -83,11 +83,22 @@ class RunRecorder(Struct):
         self._since.ids.append(drawn := self.new_id())
         return drawn
 
-    def fitted(self, fitted: Fitted, opening: Sequence[Message], form: CallForm, *, taught: bool) -> None:
-        """Take the state of the counter that the next request of a round was fitted with, and the prompt's text."""
+    def fitted(
+        self,
+        fitted: Fitted,
+        opening: Sequence[Message],
+        form: CallForm,
+        *,
+        taught: bool,
+        removed: Sequence[Message] = (),
+    ) -> None:
+        """Take the state of the counter that the next request of a round was fitted with, and the prompt's text.
+
+        `removed` are messages that were counted, some of which the request has no more.
+        """
         counter = fitted.counter
         whole, texts = counter.scales
-        counts = _new_counts(counter, [*opening, *fitted.request.messages], self._counted)
+        counts = _new_counts(counter, [*opening, *fitted.request.messages, *removed], self._counted)
         described = counter.described(fitted.request.tools)
         self._counting = parts.Counting(counter.known_window, whole, texts, counts, described)
         self._opening = opening, form, taught

@@ -226,3 +226,19 @@ async def test_a_refusal_in_the_middle_of_an_answer_is_not_asked_again(tmp_path:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
         events = await served.chat("Hello")
     assert events[-1]["type"] == "run.failed" and len(model.requests) == 1
+
+
+class Exact(Secretary):
+    """Its server counts texts."""
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int] | None:
+        return [len(text) // 3 + 1 for text in texts]
+
+
+@pytest.mark.usefixtures("replayed")
+async def test_what_was_trimmed_is_counted_in_a_replay_as_its_server_did(tmp_path: Path) -> None:
+    model = Exact()
+    model.chatter = "Engines. " * 9
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, window="1024", summarise_at="1") as served:
+        told = await chat_turns(served, 14, chatter="Numbers. " * 9)
+    assert any(of_kind(events, "context.trimmed") for events in told)
