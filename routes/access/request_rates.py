@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from app.storage.tokens import Counted, SharedRateStore, TokenRow, TokenStore
-from routes.access.rate_limits import RateLimiter
+from routes.access.rate_limits import WINDOW_S, RateLimiter
 
 REQUESTS = "request"  # by principal
 WRONG = "wrong token"  # by client
@@ -62,7 +62,8 @@ class SharedRates:
 
 
 def window(counted: Counted, now: float) -> Window:
-    return Window(counted.requests, now + counted.left_s)
+    # A count whose transaction began before the one that opened the window sees it end a few milliseconds later.
+    return Window(counted.requests, now + min(counted.left_s, WINDOW_S))
 
 
 def rates_of(store: TokenStore) -> Rates:
