@@ -167,8 +167,10 @@ class HostedProvider(BaseProvider, ABC):
 
         A server that only its port tells of may be another one, which begins anew behind a message of the model.
         """
+        if broken is None:
+            return self._read(response, reader, request)
         known = profile_of(self.base_url).hosts or self.ability("counting").value
-        if broken is None or (known and (form := self._prefix) and broken.as_prefix(form) and not form.repeats):
+        if known and (form := self._prefix) and broken.as_prefix(form) and not form.repeats:
             return self._read(response, reader, request)
         return without_repetition(self._read(response, reader, replace(request, take_text=None)), broken.text)
 
