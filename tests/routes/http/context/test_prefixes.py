@@ -84,14 +84,14 @@ class Sent:
         before: str | None = None
         behind = len(f"{SUMMARISING}{BEHIND}")
         for at, (prompt, usage) in enumerate(zip(self.prompts, self.usages, strict=True)):
-            told = tuple(usage.get(name) for name in ("prompt_bytes", "prefix_bytes", "prefix_break"))
+            ledger = tuple(usage.get(name) for name in ("prompt_bytes", "prefix_bytes", "prefix_break"))
             same = common(before, prompt) if before else 0
-            assert told[:2] == (len(prompt), same), at
+            assert ledger[:2] == (len(prompt), same), at
             if at in self.notes:
-                assert told[2] == "side_query" and self.new(at, ()) < behind
+                assert ledger[2] == "side_query" and self.new(at, ()) < behind
                 continue
             after_notes = at - 1 in self.notes
-            assert told[2] == ("first" if before is None else "summarised" if after_notes else None), at
+            assert ledger[2] == ("first" if before is None else "summarised" if after_notes else None), at
             assert before is None or after_notes or prompt.startswith(before)
             before = prompt
 

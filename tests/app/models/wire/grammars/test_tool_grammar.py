@@ -208,7 +208,7 @@ async def test_a_server_that_takes_the_grammar_is_sent_it() -> None:
         (LLAMA, {"tool_grammar": "off"}, OFFERED),
         (LLAMA, {"tool_calls": "native", "tool_grammar": "on"}, OFFERED),  # it does that itself
         ("vllm", {"tool_calls": "native"}, OFFERED),
-        ("somebody", {}, OFFERED),
+        ("another", {}, OFFERED),
         (LLAMA, {}, ()),
     ],
 )
