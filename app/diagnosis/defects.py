@@ -15,7 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, NATIVE, TOO_LONG, tools_of
-from app.diagnosis.trial import Trial, comparable, excerpt, whole_calls
+from app.diagnosis.trial import EVIDENCE, Trial, comparable, whole_calls
+from app.models.http.failures import excerpt
 from app.models.wire.grammars.tool_grammar import NAME as TOOL_GRAMMAR
 from tools.base.patterns import lazy_pattern
 
@@ -57,14 +58,14 @@ class Defect(Struct, frozen=True):
 def calls_in_text(trial: Trial) -> str:
     if not trial.is_native or trial.wire.calls or trial.probe.choice == "none" or trial.probe.is_quoted:
         return ""
-    return excerpt(trial.wire.content) if whole_calls(trial.wire.content) else ""
+    return excerpt(trial.wire.content, EVIDENCE) if whole_calls(trial.wire.content) else ""
 
 
 def calls_in_thought(trial: Trial) -> str:
     wire = trial.wire
     if not trial.is_native or wire.calls or wire.content.strip() or trial.probe.choice == "none":
         return ""
-    return excerpt(wire.reasoning) if whole_calls(wire.reasoning) else ""
+    return excerpt(wire.reasoning, EVIDENCE) if whole_calls(wire.reasoning) else ""
 
 
 def tools_ignored(trial: Trial) -> str:
@@ -87,18 +88,18 @@ def arguments_doubled(trial: Trial) -> str:
         except (ValueError, RecursionError):
             value, end = None, 0
         if isinstance(value, dict) and call.raw[end:].strip():
-            return excerpt(call.raw)
+            return excerpt(call.raw, EVIDENCE)
     return ""
 
 
 def arguments_encoded(trial: Trial) -> str:
     for call in trial.wire.calls:
         if not call.is_text:
-            return f"an object instead of a string: {excerpt(call.raw)}"
+            return f"an object instead of a string: {excerpt(call.raw, EVIDENCE)}"
         try:
             value = json.loads(call.raw)
             if isinstance(value, str) and isinstance(json.loads(value), dict):
-                return f"JSON within a string: {excerpt(call.raw)}"
+                return f"JSON within a string: {excerpt(call.raw, EVIDENCE)}"
         except (ValueError, RecursionError):
             pass
     return ""
@@ -171,7 +172,9 @@ def quote_run(trial: Trial) -> str:
     if not trial.probe.is_quoted or not AROUND.search(content) or word in content:
         return ""
     return (
-        f"called with it, and left {excerpt(content)!r}" if any(word in call.raw for call in trial.wire.calls) else ""
+        f"called with it, and left {excerpt(content, EVIDENCE)!r}"
+        if any(word in call.raw for call in trial.wire.calls)
+        else ""
     )
 
 
@@ -194,7 +197,7 @@ def _more_counted(trial: Trial) -> str:
 def markup_left(trial: Trial) -> str:
     if not trial.wire.calls or trial.probe.is_quoted:
         return ""
-    return excerpt(trial.wire.content) if MARKS.search(trial.wire.content) else ""
+    return excerpt(trial.wire.content, EVIDENCE) if MARKS.search(trial.wire.content) else ""
 
 
 def thoughts_mixed(trials: Sequence[Trial]) -> Iterator[Sighting]:
@@ -202,16 +205,16 @@ def thoughts_mixed(trials: Sequence[Trial]) -> Iterator[Sighting]:
     if any(trial.wire.reasoning for trial in trials):
         for trial in trials:
             if THOUGHT_END.search(trial.wire.content):
-                yield Sighting(trial, excerpt(trial.wire.content))
+                yield Sighting(trial, excerpt(trial.wire.content, EVIDENCE))
 
 
 def answers_in_thought(trials: Sequence[Trial]) -> Iterator[Sighting]:
     plain = [trial for trial in trials if trial.probe.name in ("plain text", AT_ONCE.name) and trial.is_whole]
     if len(plain) >= AT_A_TIME and all(trial.wire.reasoning and not trial.wire.content.strip() for trial in plain):
-        yield from (Sighting(trial, f"only reasoning: {excerpt(trial.wire.reasoning)}") for trial in plain)
+        yield from (Sighting(trial, f"only reasoning: {excerpt(trial.wire.reasoning, EVIDENCE)}") for trial in plain)
     for trial in trials:
         if THOUGHT_END.search(trial.wire.reasoning):
-            yield Sighting(trial, excerpt(trial.wire.reasoning))
+            yield Sighting(trial, excerpt(trial.wire.reasoning, EVIDENCE))
 
 
 def replies_mixed(trials: Sequence[Trial]) -> Iterator[Sighting]:
@@ -286,7 +289,7 @@ DEFECTS = (
            "reached, and update the server: runs cannot see that such a call is cut.", cut_hidden),
     Defect("limit_ignored", "`max_tokens` is ignored.", "Set the limit in the server itself.", limit_ignored),
     Defect("stop_ignored", "`stop` is ignored.", "Clients that rely on it get more than they asked for. Update it.",
-           lambda trial: excerpt(trial.wire.content)
+           lambda trial: excerpt(trial.wire.content, EVIDENCE)
            if any(word in trial.wire.content for word in trial.probe.fields.get("stop", ())) else ""),
     Defect("choice_ignored", "`tool_choice` is ignored.", f"Set `{TOOL_GRAMMAR}`, if the server can enforce a grammar.",
            choice_ignored, helps={TOOL_GRAMMAR: "on"}),

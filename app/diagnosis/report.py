@@ -12,7 +12,8 @@ from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import CallForm
 from app.diagnosis.defects import DEFECTS, Sighting, found_in, is_object, repeats, tools_ignored
 from app.diagnosis.probes import AT_A_TIME, AT_ONCE, FENCED, NATIVE, TAGGED, TOO_LONG
-from app.diagnosis.trial import Trial, excerpt, sorted_calls
+from app.diagnosis.trial import EVIDENCE, Trial, sorted_calls
+from app.models.http.failures import excerpt
 from app.models.http.prompt_too_long import limit_in
 from app.models.wire.grammars.tool_grammar import NAME as TOOL_GRAMMAR
 from app.models.wire.grammars.tool_grammar import STRICT
@@ -160,9 +161,11 @@ def weaknesses(
     unreadable = [one for one in native if any(not is_object(call.raw) for call in one.wire.calls)]
     if len({one.streamed for one in unreadable}) == 2:  # in one way only it is not the model's
         seen = next(call.raw for call in unreadable[0].wire.calls if not is_object(call.raw))
-        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {code(excerpt(seen))}"
+        raw = code(excerpt(seen, EVIDENCE))
+        yield f"{len(unreadable)} of its native calls have arguments that are not a JSON object: {raw}"
     if unknown := [one for one in native if one.probe.name == "tool not offered" and one.wire.calls]:
-        yield f"It calls tools that are not offered ({code(excerpt(unknown[0].wire.calls[0].name))}): runs refuse them."
+        name = code(excerpt(unknown[0].wire.calls[0].name, EVIDENCE))
+        yield f"It calls tools that are not offered ({name}): runs refuse them."
 
 
 def share(score: FormScore) -> float:

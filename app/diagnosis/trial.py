@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -20,6 +19,7 @@ from parsing import Call, parse
 from tools.catalogue import TOOLS
 
 SCHEMAS = {name: parameters for name, (_, parameters) in OFFERED.items()}
+EVIDENCE = 160  # characters of it that are shown
 TAUGHT = [tool for tool in TOOLS if tool.name in ("bash", "write_file")]
 TAUGHT_SCHEMAS = {tool.name: tool.parameters for tool in TAUGHT}
 
@@ -132,8 +132,3 @@ def whole_calls(text: str) -> list[Call]:
         for call in found.calls
         if not call.repairs and call.name in needed and all(name in call.arguments for name in needed[call.name])
     ]
-
-
-def excerpt(text: str, most: int = 160) -> str:
-    flat = re.sub(r"\s+", " ", text).strip()
-    return flat if len(flat) <= most else f"{flat[:most]}..."

@@ -108,10 +108,10 @@ def remedy_for(status: int, text: str) -> Remedy:
     return REMEDIES[500] if status >= 500 else REMEDIES[400]
 
 
-def excerpt(text: str) -> str:
-    """Return the first 300 characters, on one line."""
-    flat = " ".join(text[: EXCERPT * 4].split())
-    return flat[:EXCERPT] + ("..." if len(flat) > EXCERPT else "")
+def excerpt(text: str, most: int = EXCERPT) -> str:
+    """Return the first characters, on one line."""
+    flat = " ".join(text[: most * 4].split())
+    return flat[:most] + ("..." if len(flat) > most else "")
 
 
 def reason_in(text: str) -> str:
