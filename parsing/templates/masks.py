@@ -22,6 +22,7 @@ _MOST_BEGINNINGS = 64  # brackets that may begin a value
 _PYTHON_BEFORE = re.compile(r"\[?\s*(?:print\s?\(\s*)?(?:default_api\.)?\Z")
 _FENCE_BEFORE = re.compile(r"```(?:python|py|tool_code)?\s*\Z")
 _FENCE_BEHIND = re.compile(r"\s*```")
+_BRACKET = re.compile(r"[{\[]")
 _BETWEEN = re.compile(rf"{PAYLOAD}(?:\s*[,;]?\s*{PAYLOAD})+")
 Mask = Callable[[Probe], str | None]
 Span = tuple[int, int]
@@ -75,7 +76,7 @@ def _values(text: str) -> Iterator[tuple[int, int, Any]]:
     """The JSON values in a text that are objects or lists, the outermost of each."""
     at = 0
     for _ in range(_MOST_BEGINNINGS):
-        match = re.compile(r"[{\[]").search(text, at)
+        match = _BRACKET.search(text, at)
         if match is None:
             return
         reader = Literals(text)

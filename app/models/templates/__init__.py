@@ -1,1 +1,1 @@
-"""Chat templates: reading them from where a model has them, rendering them safely, deriving dialects from them."""
+"""Chat templates of models: rendering them safely, and reading how their calls are written."""
