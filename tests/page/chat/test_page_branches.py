@@ -49,7 +49,7 @@ async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
         await expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_focused()
         await expect(chat.get_by_text("Roses are red.")).to_be_visible()
         await expect(chat.get_by_text("Violets are blue.")).to_have_count(0)
-        assert page.url != first
+        await expect(page).not_to_have_url(first)
         await expect(turn.get_by_role("group", name="Branches of this message")).to_contain_text("2 / 2")
         links = page.locator(".session-link")
         await expect(links).to_have_count(1)
@@ -78,7 +78,7 @@ async def test_answers_are_given_again_and_branches_switched(tmp_path: Path) -> 
         await switch.get_by_role("button", name="Previous branch").focus()
         await page.keyboard.press("Enter")
         await expect(chat.get_by_text("Violets are blue.")).to_be_visible()
-        assert page.url == first
+        await expect(page).to_have_url(first)
         await expect(switch.get_by_role("button", name="Next branch")).to_be_focused()
         await expect(page.locator(".session-link")).to_have_attribute("aria-current", "page")
         await shot(page, "branches-switch")

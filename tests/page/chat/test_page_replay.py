@@ -179,7 +179,7 @@ async def test_a_link_shows_the_conversation_at_an_event(tmp_path: Path) -> None
             "async (text) => (await navigator.clipboard.readText()) === text", arg=f"{at}/{run['run']}/{seq}"
         )
         await page.keyboard.press("Escape")
-        assert page.url == at
+        await expect(page).to_have_url(at)
         for link, words in {
             f"{run['run']}/9999": "This run has no event 9999.",
             f"{run['run']}/x": "This run has no event x.",
@@ -205,11 +205,11 @@ async def test_a_link_leaves_the_past_that_another_link_has_shown(tmp_path: Path
         for link in (f"{session}/{first}/2", f"{session}/{second}/2"):
             await page.evaluate("(link) => (location.hash = link)", link)
             await expect(bar).to_contain_text("You see event 2 of")
-            assert page.url.endswith(link)
+            await expect(page).to_have_url(f"{home(served)}/#{link}")
         await page.evaluate("(link) => (location.hash = link)", f"{branch}/run_none/2")
         dialog = page.get_by_role("dialog", name="Timeline")
         await dialog.get_by_role("button", name="Close").click()
-        assert page.url.endswith(f"{branch}/run_none/2")
+        await expect(page).to_have_url(f"{home(served)}/#{branch}/run_none/2")
         await expect(page.locator(".message-tools").first).to_be_visible()
         await page.go_back()
         await expect(bar).to_be_visible()

@@ -76,7 +76,7 @@ async def test_another_try_sends_what_was_changed_and_opens_its_conversation(tmp
         await expect(dialog.get_by_text("Calls of helpers cannot be tried again.")).to_be_visible()
         await dialog.get_by_role("button", name="Try", exact=True).click()
         await expect(dialog).to_have_count(0)
-        assert page.url.endswith(f"#{branch}")
+        await expect(page).to_have_url(f"{home(served)}/#{branch}")
         edit = {"arguments": {"command": "echo two"}, "call": events[seq_of(events, "tool.started") - 1]["call"]}
         body = {"at": seq_of(events, "tool.started"), "model": "default/scripted", "edit": edit, "message": "Be brief."}
         assert sent == [(f"/runs/{run}/fork", body, "respond-async")] * 2
