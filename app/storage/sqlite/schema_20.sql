@@ -1,0 +1,1 @@
+-- Permissions that fit: what a call's arguments derive from, marks of untrusted text, standing permissions, secrets.
