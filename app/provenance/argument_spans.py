@@ -6,13 +6,14 @@ the whole value. It is looked for as it is written, and without escapes; own wor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from app.core.spans import Derivation, Span
 from app.provenance.decodings import TooManyLayers, readings
-from app.provenance.text_index import OWN, SIZES, Grams, ReadText, TextIndex, digests, part_key
+from app.provenance.text_index import OWN, SIZES, Grams, Shelf, TextIndex, digests, literal, part_key
 from app.provenance.tokens import LEAST, TELLS, Token, tokens
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
@@ -23,6 +24,9 @@ MOST_SPANS = 200
 LONGEST_NAME = 8  # tokens of a value that is looked for as a whole
 _AROUND = " \"'“”#@"  # what may stand around a value that is somebody's word
 _BEFORE, _BEHIND = lazy_pattern(r"[\w@./:-]"), lazy_pattern(r"[\w@/:-]|\.\w")
+
+_URL = lazy_pattern(r"(?<=://)[^\s<>\"'`{}|\\^]{1,2000}+")
+_OPENING = str.maketrans("/?&=#+;", "       ")
 
 Hits = Sequence[int | None]
 
@@ -59,21 +63,28 @@ class Reading(Struct, frozen=True):
 
 def spans_of(arguments: Arguments, index: TextIndex) -> Derivation:
     """Return where the texts in the arguments come from."""
-    found, left, is_whole = list[Span](), MOST_CHARACTERS, index.is_whole and index.own.is_whole and index.read.is_whole
+    found, left, is_whole = list[Span](), MOST_CHARACTERS, index.remembers_all
     for number, (pointer, text) in enumerate(texts_in(arguments)):
-        is_whole = is_whole and len(text) <= left and number < MOST_TEXTS and len(found) <= MOST_SPANS
-        if not left or number >= MOST_TEXTS or len(found) > MOST_SPANS:
-            is_whole = False
-            break
         cut = text[:left]
+        if len(cut) < len(text) or number >= MOST_TEXTS:
+            is_whole = False
+            if not cut or number >= MOST_TEXTS:
+                break
         left -= len(cut)
         try:
             views = readings(cut)
         except TooManyLayers:
             views, is_whole = (cut,), False
-        for number_of_view, view in enumerate(views):
+        opened = _URL.sub(_opened, views[min(1, len(views) - 1)]) if "://" in cut else cut
+        for number_of_view, view in enumerate(dict.fromkeys((*views, opened))):
             found += _spans(pointer, cut, view, index, decoded=number_of_view > 0)
-    return Derivation(tuple(_outermost(found)[:MOST_SPANS]), is_whole)
+    spans = _outermost(found)
+    return Derivation(tuple(spans[:MOST_SPANS]), is_whole and len(spans) <= MOST_SPANS)
+
+
+def _opened(url: re.Match[str]) -> str:
+    """An address with its parts as words: what it would carry away stands in them."""
+    return url[0].translate(_OPENING)
 
 
 def texts_in(arguments: Arguments) -> Iterator[tuple[str, str]]:
@@ -103,7 +114,7 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
         for (kind, untrusted), grams in shelf.lookups():
             is_own = kind in OWN and not untrusted
             hits = [_hits(found, grams) for found in (reading.strict if is_own else reading.loose)]
-            for part in _parts(reading, hits, grams, index.sources if is_own else None):
+            for part in _parts(reading, hits, grams, shelf if is_own else None):
                 source, (start, end) = index.sources[part.source], _place(reading, part)
                 if decoded:
                     start, end = _in_writing(written, view[start:end])
@@ -118,9 +129,7 @@ def _hits(found: Sequence[int], grams: Sequence[Grams]) -> Hits:
     return hits
 
 
-def _parts(
-    reading: Reading, hits: Sequence[Hits], grams: Sequence[Grams], own: Sequence[ReadText] | None
-) -> Iterator[Part]:
+def _parts(reading: Reading, hits: Sequence[Hits], grams: Sequence[Grams], own: Shelf | None) -> Iterator[Part]:
     singles, pairs, fours = hits
     whole = _whole_of_own(reading, singles, own) if own is not None else _whole(reading, hits)
     if whole is None and len(reading.tokens) == 1:
@@ -149,7 +158,7 @@ def _whole(reading: Reading, hits: Sequence[Hits]) -> Part | None:
     return Part(0, count, source)
 
 
-def _whole_of_own(reading: Reading, singles: Hits, own: Sequence[ReadText]) -> Part | None:
+def _whole_of_own(reading: Reading, singles: Hits, own: Shelf) -> Part | None:
     """Return the whole value, if it stands in own words to the letter."""
     count, [first, *more] = len(reading.tokens), singles
     if first is None or None in more or not reading.tells(0, count):
@@ -159,14 +168,8 @@ def _whole_of_own(reading: Reading, singles: Hits, own: Sequence[ReadText]) -> P
         if not around.strip(_AROUND):
             return Part(0, 1, first, exact=True)
     wanted = literal(reading.text).strip(_AROUND)
-    for number in range(len(own) - 1, -1, -1):
-        if own[number].text and _stands_in(wanted, literal(own[number].text)):
-            return Part(0, count, number, exact=True)
-    return None
-
-
-def literal(text: str) -> str:
-    return " ".join(text.casefold().split())
+    found = next((number for number, text in own.texts() if _stands_in(wanted, text)), None)
+    return None if found is None else Part(0, count, found, exact=True)
 
 
 def _stands_in(wanted: str, text: str) -> bool:

@@ -7,6 +7,7 @@ Every alternative of the pattern is bounded, so the time is linear in the length
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -51,7 +52,7 @@ anbei angehängt anhang bald beste bitten datei freundlichen freundliche freundl
 grüßen guten heute lieber liebe melden morgen nachricht sehen senden vielen viele weitere weiteren wünschen
 false true null none ok
 """
-ORDINARY = STOP_WORDS.union(_USUAL.split())
+ORDINARY = frozenset(map(str.casefold, (*STOP_WORDS, *_USUAL.split())))
 
 
 class Token(Struct, frozen=True, array_like=True):
@@ -74,7 +75,8 @@ def tokens(text: str) -> Iterator[Token]:
         start = match.start()
         if kind == "word":
             key = written.casefold()
-            yield Token(key, start, match.end(), _tells(key), _is_single(key), ())
+            tells, single = _of_word(key)
+            yield Token(key, start, match.end(), tells, single)
         elif kind == "character":
             yield Token(written, start, match.end(), CHARACTER)
         elif kind == "digits":
@@ -84,6 +86,11 @@ def tokens(text: str) -> Iterator[Token]:
             yield Token(key, start, match.end(), TELLS, _is_telling_number(key), tuple(others))
         else:
             yield _address(kind or "", written.rstrip(_TRAILING) or written, start)
+
+
+@lru_cache(16_384)
+def _of_word(key: str) -> tuple[int, bool]:
+    return _tells(key), _is_single(key)
 
 
 def _tells(key: str) -> int:
