@@ -118,7 +118,16 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
                 source, (start, end) = index.sources[part.source], _place(reading, part)
                 if decoded:
                     start, end = _in_writing(written, view[start:end])
-                yield Span(pointer, start, end, kind, source.source, source.place, untrusted, part.exact)
+                yield Span(
+                    argument=pointer,
+                    start=start,
+                    end=end,
+                    kind=kind,
+                    source=source.source,
+                    place=source.place,
+                    untrusted=untrusted,
+                    exact=part.exact,
+                )
 
 
 def _hits(found: Sequence[int], grams: Sequence[Grams]) -> Hits:

@@ -62,7 +62,7 @@ NOISE = (
 )
 NAMES = (
     "general", "Quarterly Review", "Anna Lindqvist", "INV-2291", "project-falcon", "Berlin office", "roadmap 2031",
-    "ops-alerts", "Marek Nowak", "blue folder", "ticket 48213", "Zürich Nord", "finance_reports", "Team Retro Notes",
+    "ops-alerts", "Marek Nowak", "blue folder", "box 48213", "Zürich Nord", "finance_reports", "Team Retro Notes",
     "kundenservice",
 )  # fmt: skip
 SENTENCES = (
@@ -101,7 +101,7 @@ ADDRESSES = (
     ("bob.miller@example.com", "Bob.Miller@Example.com"),
     ("mallory+x@evil.example", "mallory+x@evil.example"),
     ("https://collect.example/in?id=7", "https://collect.example/in?id=7"),
-    ("https://Docs.Example.org/guide/", "https://docs.example.org/guide"),
+    ("https://DOCS.example.com/guide/", "https://docs.example.com/guide"),
     ("DE89 3704 0044 0532 0130 00", "DE89370400440532013000"),
     ("GB29NWBK60161331926819", "GB29 NWBK 6016 1331 9268 19"),
     ("+49 170 1234567", "+491701234567"),

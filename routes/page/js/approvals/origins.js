@@ -89,7 +89,11 @@ export class Origins {
   #row({ span, number, places }) {
     const sign = h("span", { class: `origin ${colourOf(span)}`, dataset: { origin: number } }, colourWord(span));
     const names = t("origins.in", { arguments: [...places].map(escapeLine).join(", ") });
-    const words = [h("span", { id: `${this.#id}-${number}` }, wordsOf(span)), " ", h("span", { class: "faint" }, names)];
+    const words = [
+      h("span", { id: `${this.#id}-${number}` }, wordsOf(span)),
+      " ",
+      h("span", { class: "faint" }, names),
+    ];
     return h("li", {}, sign, " ", words, " ", cardOf(span) ? jump(span) : null);
   }
 }
@@ -103,7 +107,10 @@ function jump(span) {
     card?.scrollIntoView({ block: "center" });
     card?.querySelector("button, a, summary")?.focus({ preventScroll: true });
   };
-  return button(t("origins.show"), show, { class: "quiet", "aria-label": t("origins.show.of", { source: wordsOf(span) }) });
+  return button(t("origins.show"), show, {
+    class: "quiet",
+    "aria-label": t("origins.show.of", { source: wordsOf(span) }),
+  });
 }
 
 const COLOURS = { __proto__: null, ...ts("origins.colour", ["own", "untrusted", "other"]) };
@@ -121,7 +128,10 @@ const nameOf = (pointer) => unescaped(pointer.split("/")[1] ?? "");
 const keyOf = (pointer) => unescaped(pointer.slice(pointer.lastIndexOf("/") + 1, -1));
 
 function valueAt(given, pointer) {
-  return pointer.split("/").slice(1).reduce((value, part) => value?.[unescaped(part)], given);
+  return pointer
+    .split("/")
+    .slice(1)
+    .reduce((value, part) => value?.[unescaped(part)], given);
 }
 
 /** The server counts characters, and JavaScript has two units for some. */

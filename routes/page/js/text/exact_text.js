@@ -72,7 +72,11 @@ function showAll(block, text, draw) {
   block.replaceChildren();
   block.focus();
   const node = drawingLines(draw);
-  return forEachInSlices(linesOf(text), (line) => block.append(node(line)), () => block.isConnected);
+  return forEachInSlices(
+    linesOf(text),
+    (line) => block.append(node(line)),
+    () => block.isConnected,
+  );
 }
 
 /** Warnings about text that can look like other text. */
