@@ -1,1 +1,1 @@
-"""Provenance of calls in text: quotations of what the model has read are not calls."""
+"""Provenance in what the model has read: calls in text that are quotations, and where arguments come from."""

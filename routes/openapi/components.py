@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from app.budget.usage_report import COUNTS
+from app.core.spans import Span
 from app.redaction.output_chunks import OutputPart
 from app.storage.approvals import ApprovalRow
 from app.storage.audit import AuditRow
@@ -107,6 +108,7 @@ COMPONENTS: Mapping[str, Shape] = {
         **typed(ApprovalRow, approvals.ASKED),
         "arguments": "object",
         "expires_at": "number?",
+        "origins?": [typed(Span)],
         "by?": "text?",
         "scope?": "text?",
         "path?": ["object"],

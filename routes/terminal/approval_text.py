@@ -19,6 +19,7 @@ from rich.text import Text
 from app.core.events import ApprovalRequired, ApprovalResolved
 from app.policy.grants import is_command
 from app.policy.patterns import ANY, STAR
+from app.provenance.argument_spans import texts_in
 from routes.texts import text
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
@@ -76,7 +77,33 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
     reason = _wrapped(f"{one_line(wanted.reason)} {silence}", width)
-    return [Text(f"? {asks}", "bold yellow"), *reason, *_values(wanted.arguments, width)]
+    values = _values(wanted.arguments, width)
+    return [Text(f"? {asks}", "bold yellow"), *reason, *values, *origin_lines(wanted, width)]
+
+
+OF_RESULT = "the result of "  # in the server's words for one
+OWN_KINDS = ("person", "operator")
+MOST_OF_PART = 200  # characters of a part that are shown again
+
+
+def origin_lines(wanted: ApprovalRequired, width: int | None) -> list[Text]:
+    """The parts of the arguments that come from somewhere, below the words for each source."""
+    written = dict(texts_in(wanted.arguments)) if wanted.origins else {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for span in wanted.origins or ():
+        source, pointer = text(f"origins.from.{span['kind']}"), span["argument"]
+        if span["place"].startswith(OF_RESULT):
+            source = text("origins.result", source=source, name=one_line(span["place"].removeprefix(OF_RESULT)))
+        source = text("origins.untrusted", source=source) if span["untrusted"] else source
+        colour = "red" if span["untrusted"] else "blue" if span["kind"] in OWN_KINDS else "dim"
+        part = written.get(pointer, "")[span["start"] : span["end"]]
+        cut = f"{part[:MOST_OF_PART]}…" if len(part) > MOST_OF_PART else part
+        found.setdefault((source, colour), []).append(one_line(f"{pointer[1:]}: {cut}"))
+    lines = [Text(f"  {text('origins.title')}:", "bold")] if found else []
+    for (source, colour), rows in found.items():
+        lines.append(Text(f"  {source[:1].upper()}{source[1:]}:", colour))
+        lines += [Text.assemble((GUTTER, "dim"), (piece, colour)) for row in rows for piece in _pieces(row, width)]
+    return lines
 
 
 def choices_of(wanted: ApprovalRequired) -> list[str]:

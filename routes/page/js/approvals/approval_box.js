@@ -6,6 +6,7 @@ import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { InvalidInput, questionForm } from "./elicitation.js";
+import { Origins } from "./origins.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
@@ -130,7 +131,7 @@ export class ApprovalBox {
   #content(mode) {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
-    const given = renderArguments(this.row);
+    const given = renderArguments(this.row, new Origins(this.row));
     return [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
   }
 
