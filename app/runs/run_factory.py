@@ -293,6 +293,7 @@ class RunFactory(Struct, kw_only=True):
             outputs=self.outputs,
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(texts.sources),
+            given=(persona.soul, persona.user, options.profile_prompt or ""),
             waiting=discipline.waiting,
             changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
             labels=labels,
