@@ -200,7 +200,14 @@ class ImageReturned(Struct, frozen=True):
 
 
 class ApprovalRequired(Struct, frozen=True):
-    """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
+    """A call waits for a person, until `expires_at` (Unix time; null: without a limit).
+
+    `origins`, if there are any, are the parts of its arguments that repeat a text which the model has read: the JSON
+    pointer of the text (`argument`) and the characters from `start` to `end` in it, the `kind` of the source (`person`,
+    `operator`, `client`, `result`, `memory`, `document`, `file`, `session` or `model`), its `place` in words, the id of
+    the `source` where it has one (of a result, its call), `untrusted` if that text is, and `exact` if it stands there
+    to the letter or is the same number or address.
+    """
 
     type: ClassVar[str] = "approval.required"
     call: str
@@ -208,6 +215,7 @@ class ApprovalRequired(Struct, frozen=True):
     arguments: dict[str, Any]
     reason: str
     expires_at: float | None
+    origins: list[dict[str, Any]] | None = None
 
 
 class ApprovalResolved(Struct, frozen=True):

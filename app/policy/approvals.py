@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -72,10 +73,19 @@ class Approvals:
         self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection, bool]] = {}
 
     def open(
-        self, run: str, session: str, principal: Principal, call: AskedCall, *, reason: str, binding: str = ""
+        self,
+        run: str,
+        session: str,
+        principal: Principal,
+        call: AskedCall,
+        *,
+        reason: str,
+        binding: str = "",
+        origins: Sequence[dict[str, Any]] = (),
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
+        row = replace(row, origins=json.dumps(origins)) if origins else row
         self.reopen(row)
         return row
 

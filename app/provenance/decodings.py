@@ -33,6 +33,10 @@ _ALIKE = str.maketrans(
 _ALIKE |= {code: code - 0xE0000 for code in range(0xE0020, 0xE007F)}  # letters that only models see
 
 
+class TooManyLayers(Exception):
+    """The text is escaped more often than it is read."""
+
+
 def layers(text: str) -> Iterator[str]:
     """The text, and what it says where its characters are written in other ways, each other one once."""
     yield text
@@ -41,6 +45,19 @@ def layers(text: str) -> Iterator[str]:
         if text == before:
             return
         yield text
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """The text as it is, without escapes, and as it is drawn: links stand only in the first two.
+
+    Raises TooManyLayers.
+    """
+    plain = text
+    for _ in range(MOST_LAYERS):
+        before, plain = plain, _unescaped(plain)
+        if plain == before:
+            return tuple(dict.fromkeys((text, plain, spelled_out(plain))))
+    raise TooManyLayers
 
 
 def _drawn(text: str) -> str:

@@ -166,11 +166,9 @@ class OwnValues:
         if len(sought) < 2:
             return ""
         for message in reversed(self._messages):
-            is_words = message.role == "user"
-            if (is_words and not message.untrusted) or not (source := source_of(message)):
-                continue
-            if sought in source.text.translate(_LOWER):
-                return "a message with untrusted text" if is_words else source.place
+            source = None if is_of_person(message) else source_of(message)
+            if source and sought in source.text.translate(_LOWER):
+                return source.place
         return ""
 
     def _stands(self, text: str, value: Value) -> bool:
@@ -205,7 +203,7 @@ class OwnValues:
             self._read += 1
             if message.role == "assistant":
                 self._calls |= {call.id: call for call in message.calls}
-            elif message.role == "user" and not message.untrusted:
+            elif is_of_person(message):
                 self._own.add(without_data(message.text, ""))
             elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)):
                 self._take_result(message, call)
@@ -245,6 +243,13 @@ class OwnValues:
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
         return self.is_phrase(text) if len(text.split()) > 1 else self.is_own(tool, one)
+
+
+def is_of_person(message: Message) -> bool:
+    """Return True for the words of the person, and not of a helper's task, a client or another conversation."""
+    if message.role != "user":
+        return False
+    return message.sender == "person" or not (message.sender or message.untrusted)  # beside a document they are theirs
 
 
 def _joined(text: str) -> str:

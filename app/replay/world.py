@@ -38,6 +38,7 @@ from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
+from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
@@ -191,6 +192,7 @@ class Stage(Struct, kw_only=True):
             results=Results(self.settings.result_characters),
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(self._sources),
+            origins=Origins(self._sources),
             waiting=discipline.waiting,
             call_form=lambda: self.model.call_form,
             hooks=ReplayedHooks.of(self.decided),

@@ -48,6 +48,7 @@ from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
+from app.provenance.origins import Origins
 from app.provenance.quotation import Others, Provenance, no_others
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent, new_call_id
@@ -294,6 +295,7 @@ class RunFactory(Struct, kw_only=True):
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(texts.sources),
             given=(persona.soul, persona.user, options.profile_prompt or ""),
+            origins=Origins(texts.sources),
             waiting=discipline.waiting,
             changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
             labels=labels,

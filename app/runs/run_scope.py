@@ -18,6 +18,7 @@ from app.memory.call_memory import OwnMemory
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.guards import Guards
+from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
@@ -55,6 +56,7 @@ class RunScope(Struct, kw_only=True):
     waiting: StandStill = nullcontext
     given: Sequence[str] = ()
     provenance: Provenance = field(default_factory=Provenance)
+    origins: Origins = field(default_factory=Origins)
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
     checkpoints: Checkpoints | None = None

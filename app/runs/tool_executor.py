@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolRejected
 from app.core.messages import AskedCall, unanswered
+from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
 from app.policy.decisions import audit_of, denial_of
@@ -249,12 +250,19 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
         conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
-        binding = await self._binding(call)
+        origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
         row = self.scope.approvals.open(
-            context.run, conversation.session, self.scope.gate.principal, asked, reason=reason, binding=binding
+            context.run,
+            conversation.session,
+            self.scope.gate.principal,
+            asked,
+            reason=reason,
+            binding=await self._binding(call),
+            origins=origins,
         )
         conversation.record(row)
-        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
+        event = ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires, origins=origins or None)
+        await context.emit(event)
         await conversation.stored()
         await self._decided(context, call, row)
 

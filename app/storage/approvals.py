@@ -13,7 +13,8 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit.
+    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `origins`: JSON
+    of the spans of the arguments.
     """
 
     run: str
@@ -32,6 +33,7 @@ class ApprovalRow(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    origins: str = "[]"
 
 
 class ApprovalDecided(Change, frozen=True):

@@ -32,6 +32,7 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
+    arguments |= {"origins": origins} if (origins := json.loads(row.origins)) else {}
     return named | arguments | decided | edited
 
 
