@@ -85,6 +85,8 @@ class Texts:
     def numbers(self) -> Iterator[Decimal]:
         for written, _ in self._texts:
             for match in _NUMBER.finditer(written):
+                if any(map(str.isdigit, written[: match.start()].rstrip()[-12:].split(" ")[-1])):
+                    continue  # a group of an account or of a telephone number
                 if (number := _number(match[0].strip(" .,'"))) is not None:
                     yield number
 
