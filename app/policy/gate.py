@@ -57,17 +57,15 @@ class Gate(Struct):
         rules = self._rules()
         if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
             # Grants end, and with writes.
-            weighs = self.policy.evidence is not None
             policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
-            rights = None if policy.grants else (self.principal, policy, weighs, self.classification.version)
+            rights = None if policy.grants else (self.principal, policy, self.classification.version)
             self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:
         """Return the inputs of a decision that change during a run, by events, time or writes."""
         in_force = tuple([grant.in_force for grant in self.policy.grants]) if self.policy.grants else ()
-        weighs = self.policy.evidence is not None
-        return self.policy, weighs, in_force, self.policy.writes.last, self.classification.version
+        return self.policy, in_force, self.policy.writes.last, self.classification.version
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:
         """Apply the state of the session."""
@@ -79,7 +77,7 @@ class Gate(Struct):
     def weigh(self, evidence: Evidence) -> None:
         """Decide by value, with this evidence; a helper decides with that of its run."""
         if self.policy.evidence is None:
-            self.policy = replace(self.policy, evidence=evidence)
+            self.policy = replace(self.policy, weighs=True, evidence=evidence)
 
     def disable(self, patterns: Iterable[str]) -> None:
         """Set the tools that are disabled in the session."""

@@ -18,7 +18,7 @@ from app.policy.label_limits import carried
 from app.policy.patterns import names_address
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import DENY, Finding
-from app.policy.values import objection
+from app.policy.values import objection, objection_in_general
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, OutboundEffect, Risk, Role, names_match
@@ -77,9 +77,9 @@ class AccessRequest:
     @cached_property
     def foreign(self) -> str:
         """The reason why values of the call are not the person's own; empty if all are (without arguments: may be)."""
-        if self.policy.evidence is None:
-            return NO_EVIDENCE
-        return objection(self.tool, self.arguments or {}, self.policy.evidence, in_general=self.arguments is None)
+        if self.arguments is None:
+            return objection_in_general(self.tool) if self.policy.weighs else NO_EVIDENCE
+        return objection(self.tool, self.arguments, self.policy.evidence) if self.policy.evidence else NO_EVIDENCE
 
     @cached_property
     def finding(self) -> Finding | None:

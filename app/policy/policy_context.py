@@ -40,7 +40,7 @@ class PolicyContext:
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
-    `evidence`: of the origin of values; without it none is the person's own.
+    `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -57,6 +57,7 @@ class PolicyContext:
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
+    weighs: bool = False
     evidence: Evidence | None = field(default=None, compare=False)  # it follows its conversation
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 

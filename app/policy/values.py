@@ -104,17 +104,17 @@ class Evidence(Protocol):
         """Return the place outside of the person's words where the text stands, in words; empty if there is none."""
 
 
-def objection(tool: Tool, arguments: Arguments, evidence: Evidence, *, in_general: bool = False) -> str:
-    """Return why values of a call are not the person's own, in sentences; empty if all of them are.
-
-    `in_general`: why they are not in any call of the tool.
-    """
+def objection_in_general(tool: Tool) -> str:
+    """Return why no values let a call of the tool leave; empty if some do."""
     if tool.risk in (Risk.EXECUTE, Risk.ADMIN) or tool.handed:
         return f"{tool.name} does more than its arguments say."
-    if destroys(tool):
-        return f"{tool.name} deletes what its values name."
-    if in_general:
-        return ""
+    return f"{tool.name} deletes what its values name." if destroys(tool) else ""
+
+
+def objection(tool: Tool, arguments: Arguments, evidence: Evidence) -> str:
+    """Return why values of a call are not the person's own, in sentences; empty if all of them are."""
+    if why := objection_in_general(tool):
+        return why
     try:
         values = values_of(tool, arguments)
     except TooMany:

@@ -261,6 +261,7 @@ class Stage(Struct, kw_only=True):
             planning=options.plans,
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
+            weighs=True,
             writes=writes,
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())

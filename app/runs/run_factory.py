@@ -157,6 +157,7 @@ class RunFactory(Struct, kw_only=True):
             planning=planning,
             narrowing=narrowing,
             rules=self.rules,
+            weighs=True,
             writes=self.runs.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)

@@ -54,7 +54,7 @@ RUN = [
 def test_a_call_with_own_values_runs_before_and_after_untrusted_text(
     words: str, call: tuple[str, dict[str, Any]], tainted: bool, mode: ApprovalMode
 ) -> None:
-    policy = PolicyContext(mode, boxed=True, tainted=tainted, evidence=evidence(words))
+    policy = PolicyContext(mode, boxed=True, tainted=tainted, weighs=True, evidence=evidence(words))
     one = ALL[call[0]]
     assert decide(LOCAL_USER, one, call[1], policy) == decide(LOCAL_USER, one, None, policy) == Allow()
     assert kind_of(decide(LOCAL_USER, one, call[1], dataclasses.replace(policy, mode=ApprovalMode.ASK))) == "ask"
