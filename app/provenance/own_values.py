@@ -29,10 +29,10 @@ from tools.base.rights import Column
 from tools.tool import Tool
 
 MOST_KEPT = 500_000  # characters of each kind of text: the latest
+MOST_SEARCHED = 2_000_000  # characters in which the place of a value is looked for
 LONGEST_VALUE = 2_000
 MOST_WORDS = 60  # of a text that is made of phrases
 MOST_FIELDS = 100  # of a record
-_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")  # others stay: ſ is no s, K no k
 _QUOTES = frozenset("\"'`“”„‘’‚«»")
 _WORD = lazy_pattern(r"\w+(?:['’]\w+)*")
 _PLAIN_WORD = lazy_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d{1,5}")
@@ -59,7 +59,7 @@ class Texts:
         text = text[-MOST_KEPT:]
         if not text.strip():
             return
-        self._texts.append((text, text.translate(_LOWER)))
+        self._texts.append((text, _lower(text)))
         self._words.append(_joined(text))
         self._size += len(text)
         while self._size > MOST_KEPT:
@@ -68,7 +68,7 @@ class Texts:
 
     def places(self, text: str, *, exact: bool = False) -> Iterator[tuple[str, int]]:
         """Yield each text that has this one as a whole word or words, with the position."""
-        sought = text if exact else text.translate(_LOWER)
+        sought = text if exact else _lower(text)
         for written, lower in self._texts:
             within = written if exact else lower
             at = within.find(sought)
@@ -114,6 +114,7 @@ class OwnValues:
         self._calls: dict[str, AskedCall] = {}
         self._own, self._trusted, self._answers = Texts(), Texts(), Texts()
         self._found: dict[str, list[Found]] = {}
+        self._places: dict[str, str] = {}  # of texts that a question names, until there are more messages
         for text in given:
             self._own.add(text)
 
@@ -164,13 +165,20 @@ class OwnValues:
         return max(own, trusted), own >= trusted
 
     def place_of(self, text: str) -> str:
-        sought = text.strip().translate(_LOWER)
-        if len(sought) < 2:
-            return ""
+        self._follow()
+        if text not in self._places:
+            self._places[text] = self._place(text.strip().lower())
+        return self._places[text]
+
+    def _place(self, sought: str) -> str:
+        left = MOST_SEARCHED if len(sought) > 1 else 0
         for message in reversed(self._messages):
+            if left <= 0:
+                break
             source = None if is_of_person(message) else source_of(message)
-            if source and sought in source.text.translate(_LOWER):
+            if source and sought in source.text[:left].lower():
                 return source.place
+            left -= len(message.text)
         return ""
 
     def _stands(self, text: str, value: Value) -> bool:
@@ -201,6 +209,7 @@ class OwnValues:
     def _follow(self) -> None:
         """Read the messages that have come since."""
         while self._read < len(self._messages):
+            self._places.clear()
             message = self._messages[self._read]
             self._read += 1
             if message.role == "assistant":
@@ -240,7 +249,7 @@ class OwnValues:
         queries = [one for one in values if one.column is Column.CONTENT and tool.may_repeat]
         if not all(self.is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
             return None
-        return frozenset(str(one.value).translate(_LOWER) for one in (*telling, *queries))
+        return frozenset(_lower(str(one.value)) for one in (*telling, *queries))
 
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
@@ -254,9 +263,14 @@ def is_of_person(message: Message) -> bool:
     return message.sender == "person" or not (message.sender or message.untrusted)  # beside a document they are theirs
 
 
+def _lower(text: str) -> str:
+    """Return the text with the letters A to Z in lower case; others stay, because the Kelvin sign is no k."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
 def _joined(text: str) -> str:
     """Return the words of a text in lower case, between spaces."""
-    return f" {' '.join(_WORD.findall(text.translate(_LOWER)))} "
+    return f" {' '.join(_WORD.findall(_lower(text)))} "
 
 
 def _spellings(text: str) -> list[str]:
@@ -316,7 +330,7 @@ def _record(text: str, about: Collection[str]) -> Mapping[str, Any]:
         return {}
     records = [one for one in (read if isinstance(read, list) else [read]) if isinstance(one, dict)]
     if len(records) > 1:
-        records = [one for one in records if any(str(field).translate(_LOWER) in about for field in one.values())]
+        records = [one for one in records if any(_lower(str(field)) in about for field in one.values())]
     return records[0] if len(records) == 1 and len(records[0]) <= MOST_FIELDS else {}
 
 
