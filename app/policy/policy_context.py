@@ -11,6 +11,7 @@ from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.values import Evidence
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class PolicyContext:
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
+    `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -55,6 +57,8 @@ class PolicyContext:
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
+    weighs: bool = False
+    evidence: Evidence | None = field(default=None, compare=False)  # it follows its conversation
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property

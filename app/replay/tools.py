@@ -149,7 +149,8 @@ def tools_of(begin: parts.Begin, results: Results, rules: Sequence[Any]) -> Tool
 
 
 def _foreign(part: parts.ToolPart) -> Tool:
-    origin = Origin(*part.origin, Hints()) if part.origin else None
+    hints = Hints(destructive=True) if part.destructive else Hints()
+    origin = Origin(*part.origin, hints) if part.origin else None
     return Tool(
         part.name,
         part.description,
@@ -163,4 +164,5 @@ def _foreign(part: parts.ToolPart) -> Tool:
         through=part.through,
         leaves=partial(call_sent, origin.server, origin.tool) if origin else no_outbound_effect,
         origin=origin,
+        columns=part.columns,
     )

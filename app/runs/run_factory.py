@@ -157,6 +157,7 @@ class RunFactory(Struct, kw_only=True):
             planning=planning,
             narrowing=narrowing,
             rules=self.rules,
+            weighs=True,
             writes=self.runs.writes,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
@@ -294,6 +295,7 @@ class RunFactory(Struct, kw_only=True):
             outputs=self.outputs,
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(texts.sources),
+            given=(persona.soul, persona.user, options.profile_prompt or ""),
             origins=Origins(texts.sources),
             waiting=discipline.waiting,
             changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),

@@ -102,7 +102,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "mcp_pins": [{"server": "files", "tool": "read", "identity": "i", "digest": SHA, "definition": "{}"}],
     "mcp_trust": [
         {"server": "files", "tool": "", "identity": "i", "role": "user", "by": "root"},
-        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"},
+        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"}
+        | {"arguments": '{"path":"path"}'},
     ],
     "summaries": [{"upto": 1, "text": "They met.", "before": 900, "after": 30}],
     "results": [{"name": "bash", "text": "a\nb"}],
