@@ -108,6 +108,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "arguments": "object",
         "expires_at": "number?",
         "by?": "text?",
+        "door?": "text?",
         "scope?": "text?",
         "path?": ["object"],
     },
@@ -232,7 +233,14 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
-    "Webhook": {**_TARGET, "channel": "text", "everyone": "boolean", "pending": "integer", "dropped": "integer"},
+    "Webhook": {
+        **_TARGET,
+        "channel": "text",
+        "everyone": "boolean",
+        "decides": "boolean",
+        "pending": "integer",
+        "dropped": "integer",
+    },
     "Subscription": _TARGET,
     "Delivery": {
         "id": "text",
