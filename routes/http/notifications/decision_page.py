@@ -25,9 +25,9 @@ from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow, DecisionLink
 from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
-from routes.access.authentication import DECIDE
+from routes.access.authentication import DECIDE, WRONG_PER_MINUTE
 from routes.access.rate_limits import client_network
-from routes.access.request_rates import LINKS
+from routes.access.request_rates import WRONG_LINKS
 from routes.access.token_text import fingerprint
 from routes.http.workspace.rights import may_use
 from routes.protocol.errors import Refused, TooSoon
@@ -38,7 +38,6 @@ from routes.services import Services, services_of
 from routes.texts import ENGLISH, languages, text
 from routes.texts.exact import exact, exact_json, one_line
 
-PER_MINUTE = 30  # requests from one client
 LONGEST_TOKEN = 100
 MOST_BYTES = 1024
 GONE = "This link does not exist, or its conversation was deleted."
@@ -171,19 +170,13 @@ async def _form(request: Request) -> tuple[str, Literal["approve", "deny"]]:
 async def _waiting(request: Request, token: str) -> tuple[DecisionLink, ApprovalRow, Principal]:
     """Return the link, its call and its owner, as long as all of them may decide.
 
-    Raises Refused, NotFound, AlreadyDecided, ApprovalExpired, StoreFailed.
+    Raises Refused, AlreadyDecided, ApprovalExpired, StoreFailed.
     """
     services, now = services_of(request), time.time()
-    client = client_network(request.client.host if request.client else None)
-    times, reset = await services.rates.count(LINKS, client, now)
-    if times > PER_MINUTE:
-        raise TooSoon(
-            "too_many_requests", f"Links may be opened {PER_MINUTE} times per minute. Try again later.", reset
-        )
     link = await services.store.decision_link(fingerprint(token[:LONGEST_TOKEN]))
     row = await services.store.approval(link.run, link.call) if link else None
     if link is None or row is None:
-        raise NotFound(GONE)
+        raise await _unknown(request, services, now)
     if row.state not in ("pending", "expired"):
         raise AlreadyDecided(row)
     if row.state == "expired" or is_over(row):
@@ -193,6 +186,16 @@ async def _waiting(request: Request, token: str) -> tuple[DecisionLink, Approval
     if row.fingerprint != link.fingerprint:
         raise Refused(HTTPStatus.CONFLICT, "other_call", OTHER_CALL)
     return link, row, await _owner(services, row)
+
+
+async def _unknown(request: Request, services: Services, now: float) -> Refused:
+    """Return the refusal of a token that is none, at a bounded rate as for tokens of sign-ins. Raises StoreFailed."""
+    client = client_network(request.client.host if request.client else None)
+    tries, reset = await services.rates.count(WRONG_LINKS, client, now)
+    if tries > WRONG_PER_MINUTE:
+        message = f"{tries - 1} wrong links came from {client} within a minute. Wait, then open the right one."
+        return TooSoon("too_many_wrong_links", message, reset)
+    return Refused(HTTPStatus.NOT_FOUND, "not_found", GONE)
 
 
 async def _owner(services: Services, row: ApprovalRow) -> Principal:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from app.core.events import ApprovalResolved, RunFinished, TextDelta
+from app.core.events import RunFinished, TextDelta
 from routes.lanes.lane import Turn
 from routes.lanes.part_encoder import Fields, PartEncoder
 
@@ -125,8 +125,7 @@ class AGUIEncoder(PartEncoder):
         self._finish_run({"type": "interrupt", "interrupts": [interrupt]})
 
     def resolve(self, fields: Fields) -> None:
-        """Say by whom the call was decided: perhaps by another than this client."""
-        self.note(ApprovalResolved.type, fields)
+        """Nothing: the result of the call follows."""
 
     def note(self, name: str, fields: Fields) -> None:
         self.send(type="CUSTOM", name=name, value={key: value for key, value in fields.items() if key != "type"})

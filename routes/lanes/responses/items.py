@@ -137,7 +137,7 @@ def approval_request(approval: str, name: str, arguments: Mapping[str, Any]) -> 
 def other_decision(item: str, request: str, fields: Mapping[str, Any]) -> Item | None:
     """Return the item for a decision that came by another door than these responses; `fields` are its event's."""
     decision, door = fields["decision"], fields.get("door")
-    if door == OWN_DOOR:
+    if door in (None, OWN_DOOR):
         return None
     return {
         "id": item,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.core.events import ApprovalResolved, TextDelta
+from app.core.events import TextDelta
 from routes.lanes.lane import Turn
 from routes.lanes.part_encoder import Fields, PartEncoder, call_of
 
@@ -102,7 +102,6 @@ class UIStreamEncoder(PartEncoder):
         self._end_message("tool-calls")
 
     def resolve(self, fields: Fields) -> None:
-        self.note(ApprovalResolved.type, fields)
         call, approved = fields["call"], fields["decision"] == "approved"
         if call in self._questions:
             self._questions.discard(call)
