@@ -133,7 +133,8 @@ def _words(events: Sequence[EventRow], row: RunRow, questions: Sequence[Approval
     if any(one.state == OPEN for one in questions):
         return WAITED
     last = events[-1] if events else None
-    if last is not None and last.type in (ApprovalRequired.type, ApprovalResolved.type):
+    step = next((one.type for one in reversed(events) if one.type != Notice.type), "")
+    if step in (ApprovalRequired.type, ApprovalResolved.type):
         return WAITED  # a person has decided, and nothing was done yet: a decision is not lost with its server
     suspended = last is not None and last.type == Notice.type and json.loads(last.data)["code"] == SUSPENDED
     return STOPPED_BEFORE if suspended or row.state == "queued" else CRASHED

@@ -146,13 +146,17 @@ class LaneDoor:
 
 
 def ag_ui_said(events: Sequence[dict[str, Any]]) -> Told:
-    [value] = [one["value"] for one in events if one["type"] == "CUSTOM" and one["name"] == "approval.resolved"]
+    found = [one["value"] for one in events if one["type"] == "CUSTOM" and one["name"] == "approval.resolved"]
+    assert len(found) == 1, events
+    [value] = found
     return value["decision"], value["door"]
 
 
 def ui_said(events: Sequence[dict[str, Any]]) -> Told:
     notices = [one["data"] for one in events if one["type"] == "data-notice"]
-    [value] = [one for one in notices if one["code"] == "approval.resolved"]
+    found = [one for one in notices if one["code"] == "approval.resolved"]
+    assert len(found) == 1, events
+    [value] = found
     return value["decision"], value["door"]
 
 
