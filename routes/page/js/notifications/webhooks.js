@@ -118,7 +118,11 @@ function form({ events, channels, decides }, isAdmin, draw) {
   const send = () => {
     const kinds = chosen.map(([box]) => box).filter((box) => box.checked);
     const body = { url: url.value.trim(), channel: channel.value, events: kinds.map((box) => box.value) };
-    return post("/webhooks", { ...body, ...(all.checked && { everyone: true }), ...(links.checked && { decides: true }) });
+    return post("/webhooks", {
+      ...body,
+      ...(all.checked && { everyone: true }),
+      ...(links.checked && { decides: true }),
+    });
   };
   const made = sendForm(fields, add, send, async (answer, outcome) => {
     const words = [h("strong", {}, t("secret.title", { name: answer.name })), " ", t("webhooks.secret")];

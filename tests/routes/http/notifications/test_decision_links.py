@@ -32,7 +32,7 @@ from tests.support.server.serving import Served, serving, until
 pytestmark = [pytest.mark.anyio]
 LIMIT_S = 60
 ADDRESS = "https://agent.example.org"
-ON: dict[str, object] = {"public_url": ADDRESS, "decision_link_time_limit_s": 600, "private_hosts": "127.0.0.1"}
+ON: dict[str, Any] = {"public_url": ADDRESS, "decision_link_time_limit_s": 600, "private_hosts": "127.0.0.1"}
 ODD = "```write_file\nnote.txt\n<b>bold</b> \u202eabc\u200b & 'x'\n```"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 NOBODY = {"authorization": "", "accept-language": "en-GB,en;q=0.9"}
@@ -72,7 +72,7 @@ class Linked:
 
 
 @asynccontextmanager
-async def linked(folder: Path, *script: str, role: str = "user", **settings: object) -> AsyncGenerator[Linked, None]:
+async def linked(folder: Path, *script: str, role: str = "user", **settings: Any) -> AsyncGenerator[Linked, None]:
     async with asyncio.timeout(LIMIT_S), receiver() as there:
         async with serving(folder, Scripted(list(script)), **(ON | settings)) as served:
             ann = await bearer(served, "ann", role)
