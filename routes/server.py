@@ -59,7 +59,7 @@ from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
-from routes.http.notifications import push, webhooks
+from routes.http.notifications import decision_page, push, webhooks
 from routes.http.people import people, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
@@ -135,6 +135,7 @@ ROUTES = (
     *settings.ROUTES,
     *webhooks.ROUTES,
     *push.ROUTES,
+    *decision_page.ROUTES,
     *served_models.ROUTES,
     *health.ROUTES,
     *profiles.ROUTES,

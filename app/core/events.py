@@ -221,8 +221,9 @@ class ApprovalRequired(Struct, frozen=True):
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal. `scope` is `once` or `session`; `arguments` are set if the person changed them, `note` if one
-    was given.
+    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
+    `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once` or `session`; `arguments` are set if the person
+    changed them, `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"
@@ -232,6 +233,7 @@ class ApprovalResolved(Struct, frozen=True):
     scope: str | None = None
     arguments: dict[str, Any] | None = None
     note: str | None = None
+    door: str | None = None
 
 
 class Notice(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from app.policy.doors import Door
 from app.policy.grants import pattern_error
 from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
@@ -38,6 +39,7 @@ class Review(Struct, frozen=True):
     pattern: Mapping[str, str] | None = None
     hosts: Sequence[str] | None = None
     note: str | None = None
+    door: Door = "api"
 
 
 def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:

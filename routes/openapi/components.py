@@ -110,6 +110,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "expires_at": "number?",
         "origins?": [typed(Span)],
         "by?": "text?",
+        "door?": "text?",
         "scope?": "text?",
         "path?": ["object"],
     },
@@ -234,7 +235,14 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
-    "Webhook": {**_TARGET, "channel": "text", "everyone": "boolean", "pending": "integer", "dropped": "integer"},
+    "Webhook": {
+        **_TARGET,
+        "channel": "text",
+        "everyone": "boolean",
+        "decides": "boolean",
+        "pending": "integer",
+        "dropped": "integer",
+    },
     "Subscription": _TARGET,
     "Delivery": {
         "id": "text",

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from app.core.labels import MOST_LABELS, LabelName
 from app.core.profile_spec import SessionPresets
 from app.core.strict_model import StrictModel
+from app.policy.doors import ClientDoor
 from app.redaction.redactor import Redactor
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -96,6 +97,7 @@ class ApprovalRequest(StrictModel):
     pattern: dict[str, str] | None = Field(default=None, min_length=1, max_length=32)
     hosts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_HOSTS)
     note: str | None = Field(default=None, max_length=2000)
+    door: ClientDoor = "api"
 
     @model_validator(mode="after")
     def _sensible(self) -> ApprovalRequest:

@@ -5,3 +5,20 @@ ALTER TABLE approvals ADD COLUMN origins TEXT NOT NULL DEFAULT '[]';
 
 -- Declarations of trust: `arguments` is JSON, what the arguments of a tool are for by name (tools.base.rights.Column).
 ALTER TABLE mcp_trust ADD COLUMN arguments TEXT;
+
+-- Doors: `door` is the way by which a decision came, NULL without one. `decides`: the webhook gets links that decide.
+ALTER TABLE approvals ADD COLUMN door TEXT;
+ALTER TABLE notification_targets ADD COLUMN decides BOOLEAN NOT NULL DEFAULT false;
+-- A link that decides one approval, once. `sha256` is the hash of its token, `fingerprint` that of the call.
+CREATE TABLE decision_links (
+    sha256      TEXT PRIMARY KEY,
+    run         TEXT NOT NULL,
+    call        TEXT NOT NULL,
+    session     TEXT NOT NULL,
+    principal   TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    created     DOUBLE PRECISION NOT NULL,
+    expires     DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX decision_links_of_session ON decision_links (session);
+CREATE INDEX decision_links_by_end ON decision_links (expires);

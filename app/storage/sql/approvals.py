@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.storage.approvals import ApprovalDecided, ApprovalRow, GrantRevoked, GrantRow
+from app.storage.approvals import (
+    ApprovalDecided,
+    ApprovalRow,
+    DecisionLink,
+    DecisionLinksExpired,
+    GrantRevoked,
+    GrantRow,
+)
 from app.storage.audit import AuditFilter, AuditRow
 from app.storage.changes import Change
-from app.storage.sql.columns import Select, Write, delete, insert, names, select, update
+from app.storage.sql.columns import Select, Write, delete, insert, names, select, update, write
 from app.storage.sql.rows import Rows
 
 DECIDE = update("approvals", ApprovalDecided, "run", "call", condition=" AND state = 'pending'")
 WRITES: dict[type[Change], Write] = {
     ApprovalRow: insert("approvals", ApprovalRow),
     ApprovalDecided: DECIDE,
+    DecisionLink: insert("decision_links", DecisionLink),
+    DecisionLinksExpired: write("DELETE FROM decision_links WHERE expires < ?", "expires"),
     GrantRow: insert("grants", GrantRow),
     GrantRevoked: delete("grants", GrantRevoked),
     AuditRow: insert("audit", AuditRow),
@@ -24,6 +33,7 @@ OF_RUN = select(
     ApprovalRow, "approvals", "WHERE run = ? AND state IN ('pending', 'approved', 'denied') ORDER BY created"
 )
 OF_SESSION = select(ApprovalRow, "approvals", "WHERE session = ? AND state = 'approved' AND scope = 'session'")
+LINK = select(DecisionLink, "decision_links", "WHERE sha256 = ?")
 GRANTS = select(GrantRow, "grants", "WHERE session = ? ORDER BY created, id")
 AUDIT = Select(
     f"""
@@ -53,6 +63,9 @@ class SqlApprovals(Rows):
 
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
         return await self._change(DECIDE.sql, DECIDE.values(decided), also)
+
+    async def decision_link(self, sha256: str) -> DecisionLink | None:
+        return await self._row(LINK, sha256)
 
     async def grants(self, session: str) -> list[GrantRow]:
         return await self._rows(GRANTS, session)

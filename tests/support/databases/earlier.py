@@ -80,6 +80,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "decided": 1_700_000_004.5,
             "by": "ann",
             "note": "no",
+            "door": "link",
         },
     ],
     "grants": [
@@ -127,6 +128,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "notification_targets": [
         {"id": "whk_1", "kind": "webhook", "name": "chat", "url": "https://example.org/in", "events": '["run.ended"]'}
         | {"everyone": 1, "version": 2, "keys": "{}", "state": "disabled", "reason": "It failed.", "failing": 1.5}
+        | {"decides": 1}
     ],
     "session_digests": [{"state": "done", "messages": 2, "title": "Cats", "summary": "They met a cat."}],
     "deliveries": [
@@ -187,6 +189,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "shares": [
         {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
     ],
+    "decision_links": [{"sha256": SHA, "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
     ],

@@ -224,11 +224,15 @@ export class ApprovalBox {
     this.#send(true);
     const { run, call } = this.row;
     try {
-      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, wish);
+      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, {
+        ...wish,
+        door: this.#tray.doorOf(this.row),
+      });
       this.#tray.onDecided(this, words, { own: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, error.message, { own: false });
+      const outcome = error.more.decision ? error.more : error.message;
+      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, outcome, { own: false });
       this.#send(false);
       this.problem.show(error.message);
     }
