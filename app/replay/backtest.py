@@ -53,7 +53,7 @@ from tools.tool import Tool, nothing_known
 from tools.toolbox import ARGUMENTS, UNKNOWN_TOOL, Allow, Ask, Decision, Refuse
 
 DAY_S = 86_400.0
-LONGEST_DAYS = 36_500
+DAYS, LONGEST_DAYS = 90.0, 36_500
 PAGE = 500  # sessions
 SLICE_S = 0.01  # that other work waits for
 MOST_CHANGES = 10_000  # that are kept; all are counted
@@ -167,7 +167,10 @@ class Backtest(Struct, kw_only=True):
         async with aclosing(self._sessions(since)) as sessions:
             async for past, rows in sessions:
                 report.sessions += 1
-                for row in {(row.run, row.call): row for row in reversed(rows)}.values():  # the first of each
+                decided = dict[tuple[str | None, str | None], AuditRow]()
+                for row in rows:  # the first of each call: after a restart a call is decided on again
+                    decided.setdefault((row.run, row.call), row)
+                for row in decided.values():
                     first = min(first, row.at)
                     await self._try(past, row)
                     if monotonic() - began > SLICE_S:

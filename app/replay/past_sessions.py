@@ -46,6 +46,7 @@ class RunBegin(Struct, frozen=True):
 
     world: parts.Begin | None
     limits: dict[str, Any]
+    started: set[str]  # the calls whose tools were run
 
 
 class PastSession(Struct):
@@ -95,7 +96,7 @@ class PastSession(Struct):
         mode = ApprovalMode(limits.get("approval") or options.approval or settings.mode_of(rights.role))
         boxed = limits.get("sandbox") == Bubblewrap.level and not settings.sandbox_network
         tainted = any(one.untrusted for one in before)
-        accepted = any(one.name == SUBMIT_PLAN and one.role == "tool" for one in before)
+        accepted = any(one.name == SUBMIT_PLAN and one.call in begin.started for one in before)
         part = next((one for one in world.tools if one.name == row.action), None) if world else None
         return Facts(
             role=rights.role,
@@ -128,7 +129,7 @@ class PastSession(Struct):
             started: dict[str, Any] = next(
                 (json.loads(one.data) for one in logged if one.type == events.RunStarted.type), {}
             )
-            self._begins[run] = RunBegin(world, started.get("limits", {}))
+            self._begins[run] = RunBegin(world, started.get("limits", {}), await store.started_calls(run))
         return self._begins[run]
 
 
