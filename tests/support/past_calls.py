@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import count, cycle
 from typing import Any
@@ -44,7 +44,7 @@ tools = [{ match = "update_plan", approval = "never" }, { match = "mcp__mail__dr
 rules = [
     { tool = "bash", action = "ask", commands = ["git push"], reason = "It publishes." },
     { tool = "*", action = "deny", paths = ["secrets/**"], reason = "Keys.", name = "keys" },
-    { tool = "web_fetch", action = "deny", hosts = ["*.evil.example"], reason = "No." },
+    { tool = "web_fetch", action = "deny", hosts = ["shop.example.com"], reason = "No." },
 ]
 """
 PEOPLE = (
@@ -77,7 +77,7 @@ CALLS: tuple[tuple[str, Arguments], ...] = (
     ("python", {"code": "print(1)"}),
     ("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}),
     ("web_fetch", {"url": "https://example.org/a"}),
-    ("web_fetch", {"url": "https://a.evil.example/"}),
+    ("web_fetch", {"url": "https://shop.example.com/"}),
     ("mcp__mail__send", {"to": "bob@example.org", "text": "hi"}),
     ("mcp__mail__drafts", {}),
     ("read_file", {"path": "customer/list.csv"}),
@@ -111,7 +111,7 @@ async def _nothing(_: Arguments, __: object) -> str:
     return "done"
 
 
-async def decide_calls(served: Served, script: Scripted, number: int) -> int:
+async def decide_calls(served: Served, script: Calls, number: int) -> int:
     """Have so many calls decided on, and return how many runs they took."""
     services = served.services
     factory = services.factory
@@ -158,18 +158,19 @@ async def _attended(served: Served, run: str, principal: Principal, at: int) -> 
     """Follow a run to its end, and decide what it asks."""
     services, reviews = served.services, cycle(REVIEWS[at % len(REVIEWS) :] + REVIEWS[: at % len(REVIEWS)])
     expires = at % EXPIRES == 0  # the first question of the run
-    async for rows in services.runs.watch(run, 0):
-        for event in (json.loads(row.data) for row in rows):
-            if event["type"] != "approval.required":
-                continue
-            if expires:
-                expires = False
-                continue
-            review = next(reviews)
-            if review.hosts and "network" not in event["arguments"]:
-                review = Review("approve", scope="session")
-            with suppress(NoApproval):
-                await services.runs.decide(run, event["call"], principal, review)
+    async with aclosing(services.runs.watch(run, 0)) as pages:
+        async for rows in pages:
+            for event in (json.loads(row.data) for row in rows):
+                if event["type"] != "approval.required":
+                    continue
+                if expires:
+                    expires = False
+                    continue
+                review = next(reviews)
+                if review.hosts and "network" not in event["arguments"]:
+                    review = Review("approve", scope="session")
+                with suppress(NoApproval):
+                    await services.runs.decide(run, event["call"], principal, review)
 
 
 def _calls() -> Iterator[tuple[str, Arguments]]:

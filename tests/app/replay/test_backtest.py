@@ -24,6 +24,7 @@ from tools.base.permit import canonical
 
 pytestmark = pytest.mark.anyio
 CALLS = 400
+LISTS = {"tool": "bash", "action": "deny", "commands": ["ls"], "reason": "No lists.", "name": "lists"}
 
 
 @asynccontextmanager
@@ -73,7 +74,7 @@ async def test_other_rules_change_the_calls_that_they_are_about(tmp_path: Path) 
         without = await tried(served, [])
         assert {one.then_by for one in without.changes} <= {"rule", "rule_asks", "unattended", "hopeless"}
         assert any((one.then, one.now) == ("refuse", "allow") for one in without.changes)
-        lists = OperatorRule(tool="bash", action="deny", commands=("ls",), reason="No lists.", name="lists")
+        lists = OperatorRule.model_validate(LISTS)
         report = await tried(served, [*served.services.settings.rules, lists])
         assert {(one.tool, one.now, one.by, one.rule) for one in report.groups} == {("bash", "refuse", "rule", "lists")}
         listed = {"ls", "ls -l", "ls -l "}

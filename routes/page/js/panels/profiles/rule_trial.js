@@ -55,10 +55,8 @@ function rows(group) {
     DECISIONS[now] ?? now,
     escapeLine(rule || by),
   ];
+  const row = cells.map((cell) => h("td", { dir: "auto" }, cell));
   const lines = examples.map((one) => h("li", {}, h("code", { dir: "ltr" }, escapeLine(one.arguments))));
   const span = { colspan: COLUMNS.length };
-  return [
-    h("tr", {}, cells.map((cell) => h("td", { dir: "auto" }, cell))),
-    h("tr", {}, h("td", span, h("ul", {}, lines))),
-  ];
+  return [h("tr", {}, row), h("tr", {}, h("td", span, h("ul", {}, lines)))];
 }
