@@ -119,7 +119,7 @@ def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arg
         planning=policy.planning,
         disabled=policy.disabled,
         labels=tuple(sorted(policy.labels.labels)),
-        labelled=policy.labels.since,
+        labelled=policy.labels.since if policy.labels.labels else 0.0,
         began=0.0 if policy.boxed else policy.writes.started,
         wrote=0.0 if policy.boxed else _known(policy.writes.last),
         grants=tuple(_held(principal.name, policy, tool, arguments)) if tool else (),

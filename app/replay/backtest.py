@@ -67,7 +67,7 @@ THERE = "a text that the model had read"
 NOT_KEPT = "their conversation is not kept any more"
 NO_TOOL = "their tool is gone"
 NO_ARGUMENTS = "their arguments were not stored as they were decided on"
-UNREADABLE = "their stored facts or options are not those of this version"
+UNREADABLE = "the facts, options or recording that were stored with them cannot be read by this version"
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -104,8 +104,8 @@ class Group(Struct, kw_only=True):
 class Report(Struct, kw_only=True):
     """`then` and `now` count decisions, `asked_a_day` are questions then and now, `rules` the calls that each decides.
 
-    `untried` counts calls by the reason why they cannot be tried, `inferred` those of earlier versions. It is not
-    `complete` if its time was over first.
+    `calls` are those that were tried. `untried` counts others by the reason why they cannot be, `inferred` those of
+    earlier versions. It is not `complete` if its time was over first.
     """
 
     days: float
@@ -161,9 +161,8 @@ class Backtest(Struct, kw_only=True):
         """Raises StoreFailed."""
         began, since, first = monotonic(), time() - self.days * DAY_S, time()
         self._report = report = Report(days=self.days)
-        for kind, count in await self.store.decided_elsewhere(since, self.principal):
-            report.then[kind] += count
-            self._untried[NOT_KEPT] += count
+        if lost := await self.store.decided_elsewhere(since, self.principal):
+            self._untried[NOT_KEPT] = lost
         async with aclosing(self._sessions(since)) as sessions:
             async for past, rows in sessions:
                 report.sessions += 1
@@ -196,13 +195,13 @@ class Backtest(Struct, kw_only=True):
 
     async def _try(self, past: PastSession, row: AuditRow) -> None:
         report = self._report
-        report.then[row.decision] += 1
         try:
             call = await self._past_call(past, row)
         except Untried as untried:
             self._untried[str(untried)] += 1
             return
         report.calls += 1
+        report.then[row.decision] += 1
         report.inferred += not row.facts
         decision = call.decide(self.tried.in_force)
         now = DECISIONS[type(decision)]
@@ -246,7 +245,8 @@ class Backtest(Struct, kw_only=True):
 
     async def _past_call(self, past: PastSession, row: AuditRow) -> PastCall:
         """Raises Untried, StoreFailed."""
-        run = past.runs[row.run or ""]
+        if (run := past.runs.get(row.run or "")) is None:
+            raise Untried(NOT_KEPT)  # it was deleted meanwhile
         try:
             options = RunOptions.of_policy(run.policy)
             if row.facts:

@@ -46,8 +46,8 @@ class AuditStore(ChangeWriter, Protocol):
     async def decided_calls(self, session: str, since: float, principal: str) -> list[AuditRow]:
         """Decisions on the calls of a session, oldest first; an empty principal is any."""
 
-    async def decided_elsewhere(self, since: float, principal: str) -> list[tuple[str, int]]:
-        """The numbers of decisions, by decision, on calls of runs that are not kept."""
+    async def decided_elsewhere(self, since: float, principal: str) -> int:
+        """The number of decisions on calls of runs that are not kept."""
 
     async def forget_audit(self, before: float) -> None:
         """Delete rows older than that time."""

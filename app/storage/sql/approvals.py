@@ -40,8 +40,7 @@ ON_CALLS_OF = select(
     AuditRow, "audit", f"WHERE run IN (SELECT id FROM runs WHERE session = ?) AND {ON_CALLS} ORDER BY number"
 )
 ON_CALLS_ELSEWHERE = f"""
-    SELECT decision, COUNT(*) FROM audit WHERE {ON_CALLS} AND NOT EXISTS (SELECT 1 FROM runs WHERE id = audit.run)
-    GROUP BY decision
+    SELECT COUNT(*) FROM audit WHERE {ON_CALLS} AND NOT EXISTS (SELECT 1 FROM runs WHERE id = audit.run)
 """
 
 
@@ -80,8 +79,8 @@ class SqlApprovals(Rows):
     async def decided_calls(self, session: str, since: float, principal: str) -> list[AuditRow]:
         return await self._rows(ON_CALLS_OF, session, since, principal, principal)
 
-    async def decided_elsewhere(self, since: float, principal: str) -> list[tuple[str, int]]:
-        return [(kind, count) for kind, count in await self._all(ON_CALLS_ELSEWHERE, since, principal, principal)]
+    async def decided_elsewhere(self, since: float, principal: str) -> int:
+        return int((await self._all(ON_CALLS_ELSEWHERE, since, principal, principal))[0][0])
 
     async def forget_audit(self, before: float) -> None:
         await self._change("DELETE FROM audit WHERE at < ?", (before,))
