@@ -53,7 +53,17 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, examinations, hooks, metrics, pause, settings, tokens
+from routes.http.administration import (
+    audit,
+    backtest,
+    endpoints,
+    examinations,
+    hooks,
+    metrics,
+    pause,
+    settings,
+    tokens,
+)
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
@@ -132,6 +142,7 @@ ROUTES = (
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
+    *backtest.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
     *push.ROUTES,

@@ -32,6 +32,7 @@ from app.hooks.run_hooks import HOOK, RunHooks
 from app.hooks.verdicts import ALLOWED, Verdict
 from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
+from app.policy.classification import KnownTools
 from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.policy.policy_context import PolicyContext, Writes
@@ -44,7 +45,6 @@ from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
 from app.replay.model import ReplayedModel
 from app.replay.recording import UnusableRecording
-from app.replay.tools import KnownTools
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import narrowing_of

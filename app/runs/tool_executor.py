@@ -35,6 +35,7 @@ from app.core.messages import AskedCall, unanswered
 from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
+from app.policy.decision_facts import facts_of
 from app.policy.decisions import audit_of, denial_of
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
@@ -123,8 +124,9 @@ class ToolExecutor(Struct):
         self.scope.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.scope.guards.plain(wanted)
-        decision = self._decide(wanted)
-        self.audit(context, call, decision)
+        request = self._request(wanted)
+        decision = decide_call(request)
+        self.audit(context, call, decision, self._facts(request, wanted))
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             return
@@ -145,7 +147,8 @@ class ToolExecutor(Struct):
         cleared = [PermittedCall(self.scope.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.scope.totals.calls += 1
-            self.audit(context, one.call, self._decide(call))
+            request = self._request(call)
+            self.audit(context, one.call, decide_call(request), self._facts(request, call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
@@ -158,8 +161,9 @@ class ToolExecutor(Struct):
             shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
             conversation.answer(call, self.scope.guards.plain(reason + shown))
             return
-        decision = self._decide(wanted)
-        self.audit(context, call, decision)
+        request = self._request(wanted)
+        decision = decide_call(request)
+        self.audit(context, call, decision, self._facts(request, wanted))
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
             if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
@@ -173,8 +177,8 @@ class ToolExecutor(Struct):
         else:
             await self._run(context, [PermittedCall(call)])
 
-    def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
+    def audit(self, context: RunContext, call: AskedCall, decision: Decision, facts: str) -> None:
+        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision, facts))
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
@@ -217,17 +221,21 @@ class ToolExecutor(Struct):
         return await self.scope.guards.judge_calls(effects, self.scope.totals, conversation)
 
     def _decide(self, call: AskedCall) -> Decision:
+        return decide_call(self._request(call))
+
+    def _facts(self, request: CallRequest, call: AskedCall) -> str:
+        return facts_of(request, self.scope.gate, self.scope.toolbox.tool(call.name), call.arguments)
+
+    def _request(self, call: AskedCall) -> CallRequest:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
-        return decide_call(
-            CallRequest(
-                name=call.name,
-                policy=self.scope.gate.policy,
-                dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
-                objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
-                hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
-                quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
-                is_handed=is_handed,
-            )
+        return CallRequest(
+            name=call.name,
+            policy=self.scope.gate.policy,
+            dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
+            objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
+            hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
+            quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
+            is_handed=is_handed,
         )
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:

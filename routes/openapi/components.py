@@ -81,6 +81,7 @@ _TARGET = {
     "created": "number",
 }
 _DOCUMENT = {**typed(DocumentRow, documents.ABOUT), "open_suggestions": "integer"}
+_DECISION = {name: shape for name, shape in typed(AuditRow).items() if name != "facts"}
 _JOB = {**typed(Job, jobs.SHOWN), "elapsed_s": "number"}
 _SESSION = {
     "id": "text",
@@ -292,7 +293,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "changed": "boolean",
         "description": "text",
     },
-    "Decision": {"number": "integer", **typed(AuditRow)},
+    "Decision": {"number": "integer", **_DECISION},
     "Paused": {"paused": "boolean"},
     "Budgets": {"principal": "text", "usage": "object", "months": ["object"]},
     "ServerState": {

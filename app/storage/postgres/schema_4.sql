@@ -22,3 +22,7 @@ CREATE TABLE decision_links (
 );
 CREATE INDEX decision_links_of_session ON decision_links (session);
 CREATE INDEX decision_links_by_end ON decision_links (expires);
+
+-- Decisions: `facts` is JSON, what a decision on a call rested on, so that other rules can be tried on it.
+ALTER TABLE audit ADD COLUMN facts TEXT NOT NULL DEFAULT '';
+CREATE INDEX audit_by_run ON audit (run);

@@ -42,6 +42,16 @@ AUDIT = Select(
     """,
     lambda number, *row: (number, AuditRow(*row)),
 )
+ON_CALLS = "call IS NOT NULL AND decision IN ('allow', 'ask', 'refuse') AND at >= ? AND (? = '' OR principal = ?)"
+SESSIONS_SINCE = """
+    SELECT DISTINCT session FROM runs WHERE session > ? AND COALESCE(ended, 9e99) >= ? ORDER BY session LIMIT ?
+"""
+ON_CALLS_OF = select(
+    AuditRow, "audit", f"WHERE run IN (SELECT id FROM runs WHERE session = ?) AND {ON_CALLS} ORDER BY number"
+)
+ON_CALLS_ELSEWHERE = f"""
+    SELECT COUNT(*) FROM audit WHERE {ON_CALLS} AND NOT EXISTS (SELECT 1 FROM runs WHERE id = audit.run)
+"""
 
 
 class SqlApprovals(Rows):
@@ -75,6 +85,15 @@ class SqlApprovals(Rows):
         who, action, decision = wanted.principal, wanted.action, wanted.decision
         values = (who, who, action, len(action), action, decision, decision)
         return await self._rows(AUDIT, before, *values, limit)
+
+    async def decided_sessions(self, since: float, after: str, limit: int) -> list[str]:
+        return [row[0] for row in await self._all(SESSIONS_SINCE, after, since, limit)]
+
+    async def decided_calls(self, session: str, since: float, principal: str) -> list[AuditRow]:
+        return await self._rows(ON_CALLS_OF, session, since, principal, principal)
+
+    async def decided_elsewhere(self, since: float, principal: str) -> int:
+        return int((await self._all(ON_CALLS_ELSEWHERE, since, principal, principal))[0][0])
 
     async def forget_audit(self, before: float) -> None:
         await self._change("DELETE FROM audit WHERE at < ?", (before,))

@@ -96,7 +96,15 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "audit": [
-        {"number": 7, "action": "bash", "decision": "ask", "why": "It asks.", "by": "policy", "fingerprint": "a" * 64}
+        {
+            "number": 7,
+            "action": "bash",
+            "decision": "ask",
+            "why": "It asks.",
+            "by": "policy",
+            "fingerprint": "a" * 64,
+            "facts": '{"role":"admin"}',
+        }
     ],
     "used": [{"kind": "tokens", "period": "2023-11", "amount": 12.5}],
     "mcp_servers": [{"name": "files", "entry": '{"url":"http://127.0.0.1:9/"}', "enabled": 0, "by": "root"}],

@@ -4,6 +4,7 @@ import { get } from "../../feed/api.js";
 import { h, stack } from "../../dom/elements.js";
 import { factList } from "../../dom/forms.js";
 import { t, ts } from "../../dom/more_texts.js";
+import { trialButton } from "./rule_trial.js";
 
 const CONDITIONS = ["paths", "hosts", "commands"];
 const LABELS = ts("rules.condition", CONDITIONS);
@@ -12,13 +13,15 @@ const ACTIONS = ts("rules.action", ["ask", "deny"]);
 /** Fetches the rules, and shows one block for each. */
 export async function rules() {
   const { rules: rows } = await get("/rules");
-  if (!rows.length) return h("p", { class: "faint" }, t("rules.none"));
-  return stack(rows.map(shown));
+  const all = trialButton(t("rules.try.all"));
+  if (!rows.length) return stack(h("p", { class: "faint" }, t("rules.none")), all);
+  return stack(...rows.map(shown), all);
 }
 
 function shown(rule) {
   const given = CONDITIONS.filter((kind) => rule[kind].length);
   const conditions = given.map((kind) => [LABELS[kind], rule[kind].join(", ")]);
   const action = [ACTIONS[rule.action] ?? rule.action, rule.tool];
-  return factList([[t("rules.name"), rule.name], action, ...conditions, [t("rules.reason"), rule.reason]]);
+  const facts = factList([[t("rules.name"), rule.name], action, ...conditions, [t("rules.reason"), rule.reason]]);
+  return stack(facts, trialButton(t("rules.try"), rule.name));
 }
