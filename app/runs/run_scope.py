@@ -19,6 +19,7 @@ from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.provenance.quotation import Provenance
+from app.provenance.run_marks import RunMarks
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.recording.recorder import RunRecorder
@@ -53,6 +54,7 @@ class RunScope(Struct, kw_only=True):
     parallel_reads: bool = True
     waiting: StandStill = nullcontext
     provenance: Provenance = field(default_factory=Provenance)
+    marks: RunMarks | None = None
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
     checkpoints: Checkpoints | None = None

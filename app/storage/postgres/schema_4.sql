@@ -2,3 +2,17 @@
 
 -- Approvals: `origins` is JSON, the spans of the arguments and where their text comes from.
 ALTER TABLE approvals ADD COLUMN origins TEXT NOT NULL DEFAULT '[]';
+
+-- Marks of untrusted text, of one result or message a row: `digests` are keyed, of 8 bytes each. `place` is the tool, or
+-- empty for a message. `at` is the time in microseconds.
+CREATE TABLE untrusted_marks (
+    session   TEXT COLLATE "C" NOT NULL,
+    run       TEXT COLLATE "C" NOT NULL,
+    call      TEXT COLLATE "C" NOT NULL,
+    principal TEXT COLLATE "C" NOT NULL,
+    place     TEXT NOT NULL,
+    at        BIGINT NOT NULL,
+    digests   BYTEA NOT NULL,
+    PRIMARY KEY (principal, at, session)
+);
+CREATE INDEX untrusted_marks_of_session ON untrusted_marks (session);
