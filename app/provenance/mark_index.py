@@ -1,7 +1,7 @@
 """The index of untrusted text: which passages of a text a principal's conversations have read from outside before.
 
-One for each principal, and bounded. Its rows are those of the database (`UntrustedMarks`), which go with their sessions;
-what of them is in memory is brought up to date when a run begins.
+One for each principal, and bounded. Its rows are those of the database (`UntrustedMarks`), which go with their
+sessions; what of them is in memory is brought up to date when a run begins.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Source(Struct, frozen=True):
 
 
 class Passage(Struct, frozen=True):
-    """Characters `start` to `end` of a text that stand in an untrusted one. `source` is the session that has read it."""
+    """Characters `start` to `end` of a text that stand in an untrusted one. `source` is the session that read it."""
 
     start: int
     end: int
@@ -112,9 +112,9 @@ class KnownText(Struct):
         )
 
     def atoms(self, text: str, counts: Counts) -> tuple[Passage, ...]:
-        """The addresses, numbers and names of a text that stand in an untrusted one. They alone make nothing untrusted."""
+        """The addresses, numbers and names of a text that stand in an untrusted one: they alone taint nothing."""
         known = self.sources.get
-        found = [(*span, source) for *span, digest in self.digester.atoms(text) if (source := known(digest))]
+        found = [(start, end, one) for start, end, digest in self.digester.atoms(text) if (one := known(digest))]
         return tuple(Passage(start, end, one.place, one.session) for start, end, one in found if counts(one))
 
 

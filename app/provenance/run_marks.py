@@ -67,8 +67,9 @@ class RunMarks(Struct):
             await asyncio.to_thread(self._learn, list(conversation.messages))
         if not self._known.sources:
             return turn
-        for text in (turn.message, *(one.text for one in turn.history if one.role != "assistant" and is_long(one.text))):
-            await self._read(text)
+        for text in (turn.message, *(one.text for one in turn.history if one.role != "assistant")):
+            if is_long(text):
+                await self._read(text)
         if self.instructions and await self._is_known(INSTRUCTIONS, self.instructions):
             return replace(turn, untrusted=True)
         return turn
@@ -163,7 +164,7 @@ class RunMarks(Struct):
         return [one for one in found if one not in self._common]
 
     def _learn(self, messages: Sequence[Message]) -> None:
-        """Take the texts of the messages that are trusted; of what the model has written, that before untrusted text."""
+        """Take the texts of trusted messages; of those that the model has written, what came before untrusted text."""
         assert self._known
         digester = self._known.digester
         texts = [] if self._common else [*self.ordinary(), *stock_phrases()]

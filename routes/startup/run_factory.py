@@ -96,9 +96,7 @@ async def opened_run_factory(
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
             labels=await opened_labels(settings, store, jobs),
-            marks=MarkIndex(
-                store, manager.notifications.keys.marks_key, journal.flush, shared=not runs.peers.is_alone
-            ),
+            marks=MarkIndex(store, manager.notifications.keys.marks_key, journal.flush, shared=not runs.peers.is_alone),
             profiles=profiles,
             looks=models.looks,
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),

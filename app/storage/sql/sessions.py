@@ -40,9 +40,7 @@ WRITES: dict[type[Change], Write] = {
     SummaryRow: upsert("summaries", SummaryRow, "session", "upto"),
     ResultRow: insert("results", ResultRow),
     UntrustedMarks: insert_once("untrusted_marks", UntrustedMarks, "principal", "at", "session"),
-    UntrustedMarksForgotten: write(
-        "DELETE FROM untrusted_marks WHERE principal = ? AND at <= ?", "principal", "until"
-    ),
+    UntrustedMarksForgotten: write("DELETE FROM untrusted_marks WHERE principal = ? AND at <= ?", "principal", "until"),
     FileRow: insert_once("files", FileRow, "sha256"),
     SessionFile: insert_once("session_files", SessionFile, "session", "sha256"),
 }
