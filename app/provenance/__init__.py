@@ -1,1 +1,1 @@
-"""Provenance of calls in text: quotations of what the model has read are not calls."""
+"""Provenance of text: a quotation of what the model has read is no call, and untrusted text is known again."""

@@ -1,8 +1,8 @@
 """Marks of untrusted text: keyed digests by which it is known again, whatever brings it.
 
 Of the shingles of a text, which are words in a row, those are digested that begin at the least checksum among their
-neighbours (winnowing, https://theory.stanford.edu/~aiken/publications/papers/sigmod03.pdf), so that a copy of a passage
-has the same digests wherever it stands. Case, white space, punctuation and escapes make no difference. Beside shingles
+neighbours (winnowing: Schleimer, Wilkerson and Aiken, 2003), so that a copy of a passage has the same digests wherever
+it stands. Case, white space, punctuation and escapes make no difference. Beside shingles
 a text has atoms: addresses, account numbers, long numbers and names. Pure, linear, bounded.
 """
 

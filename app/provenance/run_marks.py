@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from tools.tool import Tool
 KNOWN = "untrusted_text"  # the code of a notice
 NOTICE = "{what} repeats text of {place}, which is untrusted. So is this conversation from now on."
 A_MESSAGE, INSTRUCTIONS = "The message", "The system text of the request"
+MOST_LEARNED = 200  # messages, the newest
 STOCK_PHRASES = Path(__file__).with_name("stock_phrases.txt")
 
 
@@ -63,13 +64,9 @@ class RunMarks(Struct):
         if turn is None:
             return None
         self._outside = turn.outside
-        if turn.outside or turn.results or turn.history:
-            await asyncio.to_thread(self._learn, list(conversation.messages))
-        if not self._known.sources:
-            return turn
-        for text in (turn.message, *(one.text for one in turn.history if one.role != "assistant")):
-            if is_long(text):
-                await self._read(text)
+        if outside := dict(_from_outside(turn)):
+            self._marks |= await asyncio.to_thread(self._marks_of_long, list(conversation.messages), outside)
+        await self.read([turn.message, *(one.text for one in turn.history if one.role != "assistant")])
         if self.instructions and await self._is_known(INSTRUCTIONS, self.instructions):
             return replace(turn, untrusted=True)
         return turn
@@ -107,21 +104,23 @@ class RunMarks(Struct):
         if tool is None or tool.untrusted:
             self._marks[call] = await asyncio.to_thread(self._marks_of, self._messages(), *texts) if texts else ()
 
+    async def read(self, texts: Iterable[str]) -> None:
+        """Look for known text in those that are long, before they are appended."""
+        for text in texts:
+            if is_long(text) and self._known and self._known.sources:
+                self._found[text] = await asyncio.to_thread(self.known, text)
+
     async def _is_known(self, what: str, text: str) -> bool:
-        if found := await self._read(text):
+        await self.read([text])
+        found = self._found.get(text) or self.known(text)
+        if found:
             self._report(what, found)
         return bool(found)
 
-    async def _read(self, text: str) -> tuple[Passage, ...]:
-        if self._known is None or not self._known.sources:
-            return ()
-        found = await asyncio.to_thread(self.known, text) if is_long(text) else self.known(text)
-        self._found[text] = found
-        return found
-
     def _report(self, what: str, found: Sequence[Passage]) -> None:
         """Taint the run, and say why once: no call of it shows that."""
-        if not self.gate.policy.tainted and self._conversation:
+        is_told = self.gate.policy.tainted or any(one.untrusted for one in self._messages())
+        if self._conversation and not is_told:
             self._conversation.log_event(Notice(KNOWN, NOTICE.format(what=what, place=found[0].place)))
         self.gate.taint()
 
@@ -134,10 +133,11 @@ class RunMarks(Struct):
         """Mark an untrusted message. The words of models, and what repeats other conversations, have marks already."""
         call, tool = message.call or "", self.tool(message.name) if message.name else None
         is_outside = self._outside if message.role != "tool" else tool is None or tool.handed or tool.untrusted
-        marks = self._marks.pop(call, None) if call else None
-        if marks is None and is_outside:
-            marks = self._marks_of(self._messages(), message.text)
-        if not marks or self._known is None or self._conversation is None:
+        if not is_outside or self._known is None or self._conversation is None:
+            return
+        marks = self._marks.pop(call or message.text, None)
+        marks = self._marks_of(self._messages(), message.text) if marks is None else marks
+        if not marks:
             return
         name = (message.name or "a tool of the client") if message.role == "tool" else ""
         row = UntrustedMarks(
@@ -163,12 +163,17 @@ class RunMarks(Struct):
         found = dict.fromkeys(one for text in texts for one in self._known.digester.marks(text))
         return [one for one in found if one not in self._common]
 
+    def _marks_of_long(self, messages: Sequence[Message], texts: Mapping[str, str]) -> dict[str, Sequence[int]]:
+        self._learn(messages)
+        return {key: self._marks_of((), text) for key, text in texts.items() if is_long(text)}
+
     def _learn(self, messages: Sequence[Message]) -> None:
         """Take the texts of trusted messages; of those that the model has written, what came before untrusted text."""
         assert self._known
-        digester = self._known.digester
+        digester, begin = self._known.digester, max(self._learned, len(messages) - MOST_LEARNED)
         texts = [] if self._common else [*self.ordinary(), *stock_phrases()]
-        for message in messages[self._learned :]:
+        self._has_untrusted = self._has_untrusted or any(one.untrusted for one in messages[:begin])
+        for message in messages[begin:]:
             self._has_untrusted = self._has_untrusted or message.untrusted
             if not (message.untrusted or (self._has_untrusted and message.role == "assistant")):
                 texts += [message.text, *(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)]
@@ -176,6 +181,16 @@ class RunMarks(Struct):
         for text in texts:
             self._common.update(digest for _, digest in digester.shingles(words_of(spelled_out(text))))
             self._common.update(digest for *_, digest in digester.atoms(text))
+
+
+def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:
+    """The texts from outside that a turn brings, by their call, or else by themselves."""
+    yield from ((one.call, one.text) for one in turn.results)
+    for one in turn.history:
+        if one.role == "tool" or (one.untrusted and one.role == "user"):
+            yield one.call or one.text, one.text
+    if turn.outside:
+        yield turn.message, turn.message
 
 
 @cache
