@@ -96,13 +96,15 @@ class KnownText(Struct):
         """The passages of a text that are known. What only its escapes hide makes a passage of all of it."""
         if not self.sources:
             return ()
-        words = words_of(text)
-        hits = self._hits(words, counts)
-        last = words_of(spelled_out(text))
-        if last != words and len(decoded := self._hits(last, counts)) > len(hits):
-            source = decoded[0][2]
-            return (Passage(0, len(text), source.place, source.session),)
-        return _joined(hits, places_of(text)) if hits else ()
+        words = words_of(spelled_out(text))
+        if not (hits := self._hits(words, counts)):
+            return ()
+        if (plain := words_of(text)) != words:
+            decoded, hits = hits, self._hits(plain, counts)
+            if len(hits) < len(decoded):
+                source = decoded[0][2]
+                return (Passage(0, len(text), source.place, source.session),)
+        return _joined(hits, places_of(text))
 
     def _hits(self, words: Sequence[bytes], counts: Counts) -> list[tuple[int, int, Source]]:
         known = self.sources.get

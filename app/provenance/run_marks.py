@@ -112,9 +112,10 @@ class RunMarks(Struct):
 
     async def _is_known(self, what: str, text: str) -> bool:
         await self.read([text])
-        found = self._found.get(text) or self.known(text)
+        found = self._found[text] if text in self._found else self.known(text)
         if found:
             self._report(what, found)
+        self._found[text] = found  # for `watch`
         return bool(found)
 
     def _report(self, what: str, found: Sequence[Passage]) -> None:
