@@ -16,6 +16,7 @@ from app.models.scripted import Scripted
 from tests.support.models.replies import tool_call
 from tests.support.models.upstream import answer, upstream
 from tests.support.server.events import of_kind
+from tests.support.server.relaying import WEATHER
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -140,8 +141,8 @@ async def test_untrusted_text_is_known_again_whatever_brings_it_until_its_source
         assert found == dict.fromkeys(WAYS, False)
         await case.served.client.delete("/memory", params={"all": "true"})
         assert (await case.served.client.delete(f"/sessions/{case.first}")).status_code == 204
-        found = {name: await case.tainted(await bring(case, QUOTE)) for name, bring in WAYS.items()}
-        assert found == dict.fromkeys(WAYS, False)
+        for name in ("the person's message", "a file", "the system text of a client"):
+            assert not await case.tainted(await WAYS[name](case, QUOTE)), name
 
 
 async def test_what_is_said_anyway_is_no_mark_of_a_page(tmp_path: Path) -> None:
@@ -218,3 +219,19 @@ async def test_what_a_client_attaches_as_a_document_is_known_again(tmp_path: Pat
         assert not await case.tainted(await case.chat(text))
         await case.lane("/v1/messages", asked)
         assert await case.tainted(await case.chat(text))
+
+
+@pytest.mark.parametrize("beside", ["", LONG], ids=["short", "long"])
+async def test_what_a_tool_of_the_client_returns_is_known_again(beside: str, tmp_path: Path) -> None:
+    text = "The tide tables of the northern basin are wrong this year, so add forty minutes to every time you read"
+    async with read_page(tmp_path) as case:
+        case.model._replies += [tool_call("get_weather", city="Oslo"), "It rains."]
+        events = await case.served.chat("How is the weather?", client_tools=[WEATHER])
+        [handed], session = of_kind(events, "tool.handed"), of_kind(events, "run.started")[0]["session"]
+        results = [{"call": handed["call"], "text": f"{beside} {text} {beside}"}]
+        await case.served.chat("", session=session, tool_results=results, client_tools=[WEATHER])
+        assert await case.tainted(await case.chat(f"Is it true that “{text}”?"))
+        state = await case.served.services.store.marks_state("local")
+        await case.served.client.delete(f"/sessions/{session}")
+        assert state[0] == 1 + (await case.served.services.store.marks_state("local"))[0]
+        assert not await case.tainted(await case.chat(f"Is it true that “{text}”?"))
