@@ -20,6 +20,7 @@ from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
+from app.provenance.run_marks import RunMarks
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.recording.recorder import RunRecorder
@@ -57,6 +58,7 @@ class RunScope(Struct, kw_only=True):
     given: Sequence[str] = ()
     provenance: Provenance = field(default_factory=Provenance)
     origins: Origins = field(default_factory=Origins)
+    marks: RunMarks | None = None
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
     checkpoints: Checkpoints | None = None

@@ -354,6 +354,10 @@ class ToolExecutor(Struct):
             self.scope.recorder.finished(call, finished.text)
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
+        shown = finished.text
+        marks, tool = self.scope.marks, self.scope.toolbox.tool(call.name)
+        if marks and not untrusted:
+            untrusted = await marks.is_known(call.name, shown)
         if untrusted:
             self.scope.gate.taint()
             finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
@@ -362,11 +366,13 @@ class ToolExecutor(Struct):
         withheld = denial is not None or finished.text == WITHHELD
         if not withheld:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
+        if marks and untrusted:
+            await marks.take_result(call.id, tool, *(() if withheld else (whole, shown)))
         pictures = () if withheld else outcome.pictures
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
-        shown = (image_event(one, call.id) for one in pictures)
-        await context.emit_all((*screened, *shown, finished, *self.scope.guards.news(conversation)))
+        images = (image_event(one, call.id) for one in pictures)
+        await context.emit_all((*screened, *images, finished, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""

@@ -26,3 +26,17 @@ CREATE INDEX decision_links_by_end ON decision_links (expires);
 -- Decisions: `facts` is JSON, what a decision on a call rested on, so that other rules can be tried on it.
 ALTER TABLE audit ADD COLUMN facts TEXT NOT NULL DEFAULT '';
 CREATE INDEX audit_by_run ON audit (run);
+
+-- Marks of untrusted text, of one result or message a row: `digests` are keyed, of 8 bytes each. `place` is the tool, or
+-- empty for a message. `at` is the time in microseconds.
+CREATE TABLE untrusted_marks (
+    session   TEXT COLLATE "C" NOT NULL,
+    run       TEXT COLLATE "C" NOT NULL,
+    call      TEXT COLLATE "C" NOT NULL,
+    principal TEXT COLLATE "C" NOT NULL,
+    place     TEXT NOT NULL,
+    at        BIGINT NOT NULL,
+    digests   BYTEA NOT NULL,
+    PRIMARY KEY (principal, at, session)
+);
+CREATE INDEX untrusted_marks_of_session ON untrusted_marks (session);

@@ -35,6 +35,7 @@ FORGET = (
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
     "DELETE FROM session_labels WHERE session IN (SESSIONS)",
+    "DELETE FROM untrusted_marks WHERE session IN (SESSIONS)",
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     f"""

@@ -24,4 +24,5 @@ TABLES = (
     *("branches", "branch_parts"),
     "recordings",
     "decision_links",
+    "untrusted_marks",
 )

@@ -127,6 +127,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"document": "doc_1", "version": 1, "author": "model", "text": "# Plan"},
         {"document": "doc_1", "version": 2, "author": "person", "run": "", "call": "", "text": "# The plan"},
     ],
+    "untrusted_marks": [{"place": "web_fetch", "at": 1_700_000_001_500_000, "digests": b"\x00\xff234567"}],
     "session_labels": [{"label": "customer", "source": "path", "detail": "read_file"}],
     "file_labels": [{"workspace": "/w", "path": "copy.txt", "label": "customer", "call": ""}],
     "document_suggestions": [
