@@ -200,7 +200,10 @@ class ImageReturned(Struct, frozen=True):
 
 
 class ApprovalRequired(Struct, frozen=True):
-    """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
+    """A call waits for a person, until `expires_at` (Unix time; null: without a limit).
+
+    `proposals`: standing permissions that can be given with the approval, as `pattern` and `words`.
+    """
 
     type: ClassVar[str] = "approval.required"
     call: str
@@ -208,12 +211,13 @@ class ApprovalRequired(Struct, frozen=True):
     arguments: dict[str, Any]
     reason: str
     expires_at: float | None
+    proposals: list[dict[str, Any]] | None = None
 
 
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal. `scope` is `once` or `session`; `arguments` are set if the person changed them, `note` if one
+    `by` is the principal. `scope` is `once`, `session` or `always`; `arguments` are set if the person changed them, `note` if one
     was given.
     """
 

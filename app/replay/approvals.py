@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from app.policy.approvals import RUN_ENDED, Approvals
 from app.policy.call_rows import QUOTED
 from app.policy.grants import Grant
+from app.policy.permits.permissions import Permission
 from app.policy.reapproval import first_reason
 from app.replay.recording import AnswerPart
 from app.storage.approvals import ApprovalRow, ApprovalStore
@@ -29,6 +30,12 @@ class StorelessApprovals(Approvals):
     async def withdraw(self, run: str, by: str = RUN_ENDED) -> ApprovalRow | None:
         waiting = self._waiting.pop(run, None)
         return replace(waiting[0], state="withdrawn", by=by, decided=time.time()) if waiting else None
+
+    async def permissions(self, principal: str, chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:
+        return ()
+
+    async def use(self, permission: Permission, call: str) -> bool:
+        return True
 
 
 class ReplayedApprovals(StorelessApprovals):
@@ -81,6 +88,9 @@ class ReplayedApprovals(StorelessApprovals):
             if first_reason(row).startswith(QUOTED):
                 self._quoted += [one for one in self._given if one not in before and one.fingerprint is not None]
         return decided
+
+    async def use(self, permission: Permission, call: str) -> bool:
+        return call not in self._asked  # else no use was left then
 
     async def grants(self, session: str) -> list[Grant]:
         return self._given

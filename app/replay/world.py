@@ -34,6 +34,7 @@ from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate
 from app.policy.guards import Guards
+from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
@@ -258,10 +259,12 @@ class Stage(Struct, kw_only=True):
             planning=options.plans,
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
+            clock=lambda: self.begin.at,
             writes=writes,
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
+        gate.permit(msgspec.convert(begin.permissions, tuple[Permission, ...]))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

@@ -26,7 +26,7 @@ from contextlib import aclosing
 from functools import partial
 from itertools import chain, takewhile
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from app.core.attachments import image_event
@@ -37,6 +37,8 @@ from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call
 from app.policy.decisions import audit_of, denial_of
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
+from app.policy.permits.permissions import day_of
+from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.redaction.output_chunks import redacted_output
 from app.runs.merge_streams import merge_streams
@@ -52,6 +54,7 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 CHANGED = "[{by} changed the arguments to {edited}]\n"  # in front of a result
+ANSWERABLE = frozenset({"untrusted", "outbound", "mode", "granted_hosts"})  # questions that a permission would answer
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -138,7 +141,8 @@ class ToolExecutor(Struct):
             return False
         if self._has_effect(call) or self.scope.toolbox.runs_in_turn(call.name):
             return False
-        return isinstance(self._decide(call), Allow)
+        decision = self._decide(call)
+        return isinstance(decision, Allow) and not decision.counted
 
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
         cleared = [PermittedCall(self.scope.guards.plain(call)) for call in calls]
@@ -157,7 +161,7 @@ class ToolExecutor(Struct):
             shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
             conversation.answer(call, self.scope.guards.plain(reason + shown))
             return
-        decision = self._decide(wanted)
+        decision = await self._counted(wanted, self._decide(wanted))
         self.audit(context, call, decision)
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
@@ -168,9 +172,30 @@ class ToolExecutor(Struct):
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
             await self._decided(context, call, await self.scope.approvals.current(asked), resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
-            await self._ask(context, call, decision.reason)
+            await self._ask(context, call, decision)
         else:
-            await self._run(context, [PermittedCall(call)])
+            permit = await self._permit(call) if decision.counted else None
+            await self._run(context, [PermittedCall(call, permit)])
+
+    async def _counted(self, call: AskedCall, decision: Decision) -> Decision:
+        """Return the decision, once a use of the permission that it rests on is counted; another if none is left."""
+        gate, approvals = self.scope.gate, self.scope.approvals
+        while isinstance(decision, Allow) and decision.counted:
+            permission = gate.policy.permission(decision.counted)
+            if permission is None or await approvals.use(permission, call.id):
+                break
+            gate.use_up(permission.id, day_of(approvals.clock()))  # or it was withdrawn, perhaps at another server
+            decision = self._decide(call)
+        return decision
+
+    async def _follow_permissions(self) -> None:
+        gate = self.scope.gate
+        gate.permit(await self.scope.approvals.permissions(gate.principal.name, gate.chosen_permissions))
+
+    async def _permit(self, call: AskedCall) -> Permit:
+        """Return the permit for a call that a permission allows and whose use is counted."""
+        binding = await self._binding(call)
+        return Permit(fingerprint(self.scope.gate.principal.name, call.name, call.arguments, binding))
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
         context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
@@ -246,17 +271,24 @@ class ToolExecutor(Struct):
     def _has_effect(self, call: AskedCall) -> bool:
         return self.scope.toolbox.changes(call.name)
 
-    async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
-        conversation = context.conversation
+    async def _ask(self, context: RunContext, call: AskedCall, why: Ask, number: int = 1) -> None:
+        conversation, principal = context.conversation, self.scope.gate.principal
         asked = replace(call, id=question_id(call.id, number))
-        binding = await self._binding(call)
+        binding, reason = await self._binding(call), why.reason
+        proposals = self._proposals(call) if why.by in ANSWERABLE else ()
         row = self.scope.approvals.open(
-            context.run, conversation.session, self.scope.gate.principal, asked, reason=reason, binding=binding
+            context.run, conversation.session, principal, asked, reason=reason, binding=binding, proposals=proposals
         )
         conversation.record(row)
-        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
+        shown = to_builtins(proposals) if proposals else None
+        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires, shown))
         await conversation.stored()
         await self._decided(context, call, row)
+
+    def _proposals(self, call: AskedCall) -> Sequence[Proposal]:
+        gate = self.scope.gate
+        tool = self.scope.toolbox.tool(call.name)
+        return proposals_of(tool, call.arguments, gate.principal, gate.policy.surroundings)
 
     async def _decided(self, context: RunContext, call: AskedCall, row: ApprovalRow, *, resolved: bool = False) -> None:
         """Wait for the decision and do as it says; with `resolved` the client knows of it."""
@@ -267,6 +299,8 @@ class ToolExecutor(Struct):
         if row.state != "approved":
             await self._refuse(context, call, denial_of(row))
             return
+        if row.scope == "always":
+            await self._follow_permissions()
         if row.scope == "session":
             grants = await self.scope.approvals.grants(context.conversation.session)
             self.scope.gate.grant(grants)
@@ -277,7 +311,7 @@ class ToolExecutor(Struct):
         elif (number := number_of(row, call.id)) == MOST:
             await self._refuse(context, call, given_up(call.name))
         else:  # the person agreed to something else: nothing is done without another yes
-            await self._ask(context, call, reason_again(row), number + 1)
+            await self._ask(context, call, Ask(reason_again(row)), number + 1)
 
     async def _approved(self, context: RunContext, call: AskedCall, row: ApprovalRow) -> None:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call

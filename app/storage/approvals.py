@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.storage.changes import Change, ChangeWriter
+from app.storage.changes import Change
+from app.storage.people.permissions import PermissionStore
 
 
 class ApprovalRow(Change, frozen=True):
@@ -13,7 +14,8 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit.
+    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `proposals`: JSON
+    of the standing permissions that the person can give with it.
     """
 
     run: str
@@ -32,6 +34,7 @@ class ApprovalRow(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    proposals: str = "[]"
 
 
 class ApprovalDecided(Change, frozen=True):
@@ -72,7 +75,7 @@ class GrantRevoked(Change, frozen=True):
     id: str
 
 
-class ApprovalStore(ChangeWriter, Protocol):
+class ApprovalStore(PermissionStore, Protocol):
     async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:

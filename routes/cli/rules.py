@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from app.config.settings import Loaded
 from app.core.rules import OperatorRule
+from app.policy.permits.bounds import Surroundings
+from app.policy.permits.operator_permissions import permission_of_rule
 from app.policy.rules.compiling import compiled_rules
+from app.policy.rules.operator_rules import ALLOW
 from tools.catalogue import CATALOGUE
 from tools.tool import Tool
 
@@ -39,12 +43,23 @@ def run_rules(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) ->
     if (arguments := _arguments(tool, args.argument)) is None:
         print("dragoman: that is not a JSON object with the arguments of the call.", file=sys.stderr)
         return 2
-    finding = rules.find(tool, tool.normalise(arguments), loaded.settings.workspace)
-    print(f"{finding.action}: {finding.reason}" if finding else "No rule matches this call.")
-    return 0 if finding is None else {"deny": 1, "ask": 3}[finding.action]
+    arguments = tool.normalise(arguments)
+    finding = rules.find(tool, arguments, loaded.settings.workspace)
+    if finding is None:
+        around = Surroundings(loaded.settings.workspace, boxed=not loaded.settings.unsafe_no_sandbox, unchanged=True)
+        covering = (
+            one for one in rules.permissions if one.is_in_force(time.time()) and one.covers(tool, arguments, around)
+        )
+        allowed = next(covering, None)
+        print(f"allow: {allowed.words}" if allowed else "No rule matches this call.")
+        return 0
+    print(f"{finding.action}: {finding.reason}")
+    return {"deny": 1, "ask": 3}[finding.action]
 
 
 def _described(row: OperatorRule) -> str:
+    if row.action == ALLOW:
+        return f"allow {permission_of_rule(row, row.name).words}"
     named = ((kind, getattr(row, kind)) for kind in ("paths", "hosts", "commands"))
     conditions = [f"{kind} {', '.join(of)}" for kind, of in named if of]
     return f"{row.action} {row.tool}{' with ' if conditions else ''}{' and '.join(conditions)}: {row.reason}"

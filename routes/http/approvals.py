@@ -32,7 +32,8 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
-    return named | arguments | decided | edited
+    offered = {"proposals": proposals} if row.state == "pending" and (proposals := json.loads(row.proposals)) else {}
+    return named | arguments | decided | edited | offered
 
 
 async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
@@ -46,7 +47,8 @@ async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
 async def list_approvals(request: Request) -> Response:
     """The calls that wait for your approval.
 
-    Oldest first. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
+    Oldest first. `proposals` are the [standing permissions](rules.md#standing-permissions) that can be given with it, as
+    `pattern` and `words`. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
     call}` each.
     """
     store = services_of(request).store
@@ -71,6 +73,8 @@ async def decide(request: Request) -> Response:
         pattern=body.pattern,
         hosts=body.hosts,
         note=body.note,
+        per_day=body.per_day,
+        expires=body.expires,
     )
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))
 

@@ -233,6 +233,8 @@ class Begin(Struct, omit_defaults=True):
     listed: list[str]
     sources: list[tuple[str, str]]
     grants: list[dict[str, Any]] = []
+    permissions: list[dict[str, Any]] = []
+    at: float = 0.0  # the time, by which rules that allow are in force
     wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False

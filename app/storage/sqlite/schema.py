@@ -23,4 +23,5 @@ TABLES = (
     *("sign_ins", "prompts", "preferences"),
     *("branches", "branch_parts"),
     "recordings",
+    *("permissions", "permission_uses"),
 )
