@@ -217,8 +217,8 @@ class ApprovalRequired(Struct, frozen=True):
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal. `scope` is `once`, `session` or `always`; `arguments` are set if the person changed them, `note` if one
-    was given.
+    `by` is the principal. `scope` is `once`, `session` or `always`; `arguments` are set if the person changed them,
+    `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"

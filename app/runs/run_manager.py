@@ -424,7 +424,7 @@ class RunManager:
             gate.permit(await self.approvals.permissions(gate.principal.name, chosen))
 
     async def withdraw_permission(self, row: PermissionRow, principal: Principal) -> None:
-        """Withdraw a standing permission, at once for the runs here; others cannot use it any more. Raises StoreFailed."""
+        """Withdraw a standing permission, also from runs under way. Raises StoreFailed."""
         await self._store.write(removal_changes(row, principal.name, time.time()))
         for live in self._live.values():
             if live.row.principal == row.principal:

@@ -14,8 +14,8 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `proposals`: JSON
-    of the standing permissions that the person can give with it.
+    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `proposals`:
+    JSON of the standing permissions that the person can give with it.
     """
 
     run: str

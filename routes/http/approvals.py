@@ -47,9 +47,9 @@ async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
 async def list_approvals(request: Request) -> Response:
     """The calls that wait for your approval.
 
-    Oldest first. `proposals` are the [standing permissions](rules.md#standing-permissions) that can be given with it, as
-    `pattern` and `words`. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
-    call}` each.
+    Oldest first. `proposals` are the [standing permissions](rules.md#standing-permissions) that can be given with it,
+    as `pattern` and `words`. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as
+    `{session, run, call}` each.
     """
     store = services_of(request).store
     rows = await store.approvals(current_principal(request).name)

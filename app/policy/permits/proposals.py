@@ -56,7 +56,7 @@ def proposals_of(tool: Tool | None, arguments: Arguments, principal: Principal, 
         return []
     found = list(dict.fromkeys(_bounds(tool, arguments)))
     return [
-        Proposal(fields_of(one), f"Always: {words_of(one)}")
+        Proposal(fields_of(one), words_of(one))
         for one in found
         if one.covers(tool, arguments, around) and len(canonical(fields_of(one))) <= MOST_CHARACTERS
     ]
