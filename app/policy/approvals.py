@@ -205,7 +205,12 @@ class Approvals:
         return permissions_of(await self._store.permissions(principal), chosen)
 
     async def use(self, permission: Permission, call: str) -> bool:
-        """Count a use of a permission for a call that may run; False if there is none left. Raises StoreFailed."""
+        """Count a use of a permission for a call that may run; False if there is none left. Raises StoreFailed.
+
+        Calls by a rule without a limit are not counted.
+        """
+        if permission.is_rule and permission.per_day is None:
+            return True
         now = self.clock()
         return await self._store.use_permission(permission.id, day_of(now), permission.per_day or UNLIMITED, now)
 

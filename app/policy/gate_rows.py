@@ -302,6 +302,7 @@ OUTCOMES: Rows = (
     DecisionRow("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
 )
 GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
+ANSWERABLE = frozenset(row.name for row in GATE_ROWS) - FIRM - {"rule_asks"}  # questions that a permission answers
 
 
 def _names_address(arguments: Arguments | None) -> bool:

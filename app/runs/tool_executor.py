@@ -35,9 +35,10 @@ from app.core.messages import AskedCall, unanswered
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
 from app.policy.decisions import audit_of, denial_of
+from app.policy.gate_rows import ANSWERABLE
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
-from app.policy.permits.permissions import day_of
+from app.policy.permits.permissions import day_of, with_permitted_hosts
 from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.redaction.output_chunks import redacted_output
@@ -54,7 +55,6 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 CHANGED = "[{by} changed the arguments to {edited}]\n"  # in front of a result
-ANSWERABLE = frozenset({"untrusted", "outbound", "mode", "granted_hosts"})  # questions that a permission would answer
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -221,8 +221,10 @@ class ToolExecutor(Struct):
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.scope.toolbox.normalise_call(call.name, call.arguments)
-        if reaches_hosts(self.scope.toolbox.tool(name)):
-            arguments = narrowed(self.scope.gate.policy.holding, arguments)
+        tool, policy = self.scope.toolbox.tool(name), self.scope.gate.policy
+        if tool and reaches_hosts(tool):
+            arguments = narrowed(policy.holding, arguments)
+            arguments = with_permitted_hosts(policy.usable_permissions, tool, arguments, policy.surroundings)
         return replace(call, name=name, arguments=arguments)
 
     async def _judge(
@@ -281,7 +283,7 @@ class ToolExecutor(Struct):
         )
         conversation.record(row)
         shown = to_builtins(proposals) if proposals else None
-        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires, shown))
+        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires, proposals=shown))
         await conversation.stored()
         await self._decided(context, call, row)
 

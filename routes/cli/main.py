@@ -229,7 +229,7 @@ COMMANDS = (
     _command(
         "rules", "list the operator's rules on arguments, and test a call against them", "routes.cli.rules", SERVER
     ),
-    _command("permission", "list and withdraw what you have allowed for good", "routes.cli.permissions", SERVER),
+    _command("permission", "list and withdraw what you have allowed for good", "routes.cli.rules", SERVER),
     _command("webhook", "add, list, test and remove webhooks for notifications", "routes.cli.webhooks", SERVER),
     _command(
         "db",

@@ -46,12 +46,13 @@ _RECIPIENTS = frozenset(("to", "cc", "bcc", "recipient", "recipients", "receiver
 _RECIPIENTS |= {"mail", "phone", "channel", "chat", "account", "iban", "user", "users", "attendees", "invitees"}
 _RECIPIENTS |= {"addresses", "destination", "target"}
 _PATHS = frozenset(("path", "paths", "file", "files", "filename", "folder", "dir", "directory", "attachments"))
+HEADERS = frozenset(("subject", "title", "name"))  # a line end in one could begin another header: `Bcc:`
 AMOUNTS = frozenset(("amount", "sum", "price", "quantity"))
 _ODD_PATH = lazy_pattern(r"\A-|[=,:;<>@|&\"'()%\\]")  # rules read more than one path in these
 
 
 class Surroundings(Struct, frozen=True):
-    """What decides, beside a call, if it is within bounds. `unchanged`: no tool has written since the server began."""
+    """The place of a call, which decides if it is within bounds. `unchanged`: no tool has written in it."""
 
     workspace: Path = Path("/")
     boxed: bool = False
@@ -97,10 +98,10 @@ class Bounds(Struct, frozen=True, omit_defaults=True):
             if _keys(name) == keys:
                 return _is_at_most(value, most)
         for name, patterns in self.arguments:
-            if _keys(name) == keys:
+            if _keys(name) == keys and ANY not in patterns:
                 return any(_matches(keys[-1], value, pattern) for pattern in patterns)
             if ANY in patterns and keys[: len(_keys(name))] == _keys(name):
-                return True
+                return _is_one_line(value) or HEADERS.isdisjoint(words_of(keys[-1]))
         if tool.origin is not None:
             return False
         if self.commands and keys == ("command",):
@@ -115,12 +116,12 @@ def bounds_of(fields: Mapping[str, Any]) -> Bounds:
     """Return the bounds of such JSON as `fields_of` makes. Raises KeyError, TypeError, AttributeError, ValueError."""
     exact = fields.get("exact")
     return Bounds(
-        tuple((name, tuple(map(str, patterns))) for name, patterns in fields.get("arguments", {}).items()),
-        tuple((name, float(most)) for name, most in fields.get("most", {}).items()),
-        tuple(map(str, fields.get("commands", ()))),
-        tuple(map(str, fields.get("network", ()))),
-        tuple(map(str, fields.get("paths", ()))),
-        None if exact is None else canonical(exact),
+        arguments=tuple((name, tuple(map(str, patterns))) for name, patterns in fields.get("arguments", {}).items()),
+        most=tuple((name, float(most)) for name, most in fields.get("most", {}).items()),
+        commands=tuple(map(str, fields.get("commands", ()))),
+        network=tuple(map(str, fields.get("network", ()))),
+        paths=tuple(map(str, fields.get("paths", ()))),
+        exact=None if exact is None else canonical(exact),
     )
 
 
@@ -174,8 +175,6 @@ def literal(text: str) -> str:
 
 
 def _matches(name: str, value: object, pattern: str) -> bool:
-    if pattern == ANY:
-        return True
     if not isinstance(value, str):
         return pattern == canonical(value)
     if is_command(name):
@@ -183,6 +182,10 @@ def _matches(name: str, value: object, pattern: str) -> bool:
     if name in PROGRAMS:
         return value == pattern.replace(STAR, ANY)
     return matches_pattern(name, _with_plain_host(value), _with_plain_host(pattern))
+
+
+def _is_one_line(value: object) -> bool:
+    return not isinstance(value, str) or value.isprintable()
 
 
 def _with_plain_host(text: str) -> str:

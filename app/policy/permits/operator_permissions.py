@@ -23,9 +23,16 @@ def permission_of_rule(row: OperatorRule, label: str) -> Permission:
     if row.hosts:
         ways = ("http://{0}/*", "http://{0}", "https://{0}/*", "https://{0}")
         arguments["url"] = tuple(way.format(host) for host in row.hosts for way in ways)
-    bounds = Bounds(tuple(arguments.items()), tuple(row.most.items()), row.commands, row.network, row.paths)
+    bounds = Bounds(
+        arguments=tuple(arguments.items()),
+        most=tuple(row.most.items()),
+        commands=row.commands,
+        network=row.network,
+        paths=row.paths,
+    )
     expires = row.until.timestamp() if row.until else None
-    return Permission(f"{OF_RULES}{label}", row.tool, bounds, row.per_day, expires, row.reason)
+    id, reason = f"{OF_RULES}{label}", row.reason
+    return Permission(id, row.tool, bounds, per_day=row.per_day, expires=expires, reason=reason)
 
 
 def permission_problems(row: OperatorRule) -> Iterator[str]:

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from app.policy.grants import reaches_hosts
 from app.policy.patterns import ANY, STAR
 from app.policy.permits.bounds import Bounds, Surroundings, bounds_of
 from app.storage.people.permissions import PermissionRow
 from parsing import Arguments
 from tools.tool import Tool
+from tools.web import egress
 
 OF_RULES = "rule:"  # before the name of a rule, in the place of a permission's id
 MOST_SHOWN = 2_000  # characters of the words of a permission
@@ -92,13 +94,26 @@ def day_of(now: float) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(now))
 
 
+def with_permitted_hosts(
+    permissions: Iterable[Permission], tool: Tool, arguments: Arguments, around: Surroundings
+) -> Arguments:
+    """Replace a request for any host by the hosts of a permission for this very command, if there is one."""
+    if not reaches_hosts(tool) or egress.hosts_wanted(arguments) != egress.ANYWHERE:
+        return arguments
+    for one in permissions:
+        narrowed = egress.normalise_network({**arguments, egress.NETWORK: list(one.bounds.network)})
+        if one.bounds.network and one.covers(tool, narrowed, around):
+            return narrowed
+    return arguments
+
+
 def permission_of(row: PermissionRow) -> Permission | None:
     """Return the permission of a row; None for one that this version cannot read, which then allows nothing."""
     try:
         bounds = bounds_of(json.loads(row.bounds))
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    return Permission(row.id, row.tool, bounds, row.per_day, row.expires)
+    return Permission(row.id, row.tool, bounds, per_day=row.per_day, expires=row.expires)
 
 
 def permissions_of(rows: Iterable[PermissionRow], chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:

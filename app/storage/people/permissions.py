@@ -36,7 +36,7 @@ class PermissionUsesRemoved(Change, frozen=True):
 
 
 class PermissionUses(Struct, frozen=True):
-    """How often a permission was used: on one day, and ever."""
+    """Counts of uses of a permission: on one day, and in all."""
 
     permission: str
     today: int
