@@ -39,7 +39,8 @@ class StorelessApprovals(Approvals):
 
 
 class ReplayedApprovals(StorelessApprovals):
-    """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant.
+    """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant, and
+    `permissions_then` those of permissions.
 
     `asked` are the ids of all that was asked about, answered or not. `time_limit_s` is only shown. A call that was not
     asked about then is approved, so that the rest of the run can be compared: that it asks is a difference anyway.
@@ -50,6 +51,8 @@ class ReplayedApprovals(StorelessApprovals):
         answers: Mapping[str, AnswerPart],
         asked: Collection[str],
         grants_then: Iterable[Sequence[Grant]],
+        permissions_then: Iterable[Sequence[Permission]],
+        *,
         stop: Callable[[str], None],
         time_limit_s: float | None = None,
     ) -> None:
@@ -57,6 +60,7 @@ class ReplayedApprovals(StorelessApprovals):
         self._asked = asked
         self._answers = answers
         self._grants_then = list(grants_then)
+        self._permissions_then = list(permissions_then)
         self._given: list[Grant] = []
         self._quoted: list[Grant] = []
         self._stop = stop
@@ -88,6 +92,9 @@ class ReplayedApprovals(StorelessApprovals):
             if first_reason(row).startswith(QUOTED):
                 self._quoted += [one for one in self._given if one not in before and one.fingerprint is not None]
         return decided
+
+    async def permissions(self, principal: str, chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:
+        return tuple(self._permissions_then.pop(0)) if self._permissions_then else ()
 
     async def use(self, permission: Permission, call: str) -> bool:
         return call not in self._asked  # else no use was left then

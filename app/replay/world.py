@@ -34,7 +34,6 @@ from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
 from app.policy.gate import Gate
 from app.policy.guards import Guards
-from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
@@ -53,7 +52,7 @@ from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.recording.parts import Begin, Decided
 from app.runs.recording.recorder import RunRecorder
-from app.runs.recording.values import grant_in
+from app.runs.recording.values import grant_in, permissions_in
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_factory import limits_of
@@ -264,7 +263,7 @@ class Stage(Struct, kw_only=True):
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
-        gate.permit(msgspec.convert(begin.permissions, tuple[Permission, ...]))
+        gate.permit(permissions_in(begin.permissions))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

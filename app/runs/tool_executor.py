@@ -191,6 +191,8 @@ class ToolExecutor(Struct):
     async def _follow_permissions(self) -> None:
         gate = self.scope.gate
         gate.permit(await self.scope.approvals.permissions(gate.principal.name, gate.chosen_permissions))
+        if self.scope.recorder:
+            self.scope.recorder.permitted(gate.policy.permissions)
 
     async def _permit(self, call: AskedCall) -> Permit:
         """Return the permit for a call that a permission allows and whose use is counted."""

@@ -145,11 +145,15 @@ class Decided(Struct, omit_defaults=True):
 
 
 class Since(Struct, omit_defaults=True):
-    """The decisions since the request before: ids that were drawn, decisions, grants, results with secrets."""
+    """The decisions since the request before: ids that were drawn, decisions, results with secrets.
+
+    And all grants, or all permissions, that were there after one was given.
+    """
 
     ids: list[str] = []
     decided: list[Decided] = []
     grants: list[list[dict[str, Any]]] = []
+    permissions: list[list[dict[str, Any]]] = []
     results: dict[str, str] = {}
 
 

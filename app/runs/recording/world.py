@@ -8,14 +8,11 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-from msgspec import to_builtins
-from msgspec.structs import replace
-
 from app.config.settings import Settings
 from app.core.provider import Provider
 from app.provenance.read_texts import Source
 from app.runs.recording import parts
-from app.runs.recording.values import grant_fields, model_part
+from app.runs.recording.values import grant_fields, model_part, permission_fields
 from app.runs.run_scope import RunScope
 from app.storage.principals import Principal
 from tools.catalogue import CATALOGUE
@@ -59,7 +56,7 @@ async def world_of(
         listed=[tool.name for tool in toolbox.offered],
         sources=[(one.place, one.text) for one in sources if one.text.strip()],
         grants=[grant_fields(one) for one in policy.grants if one.in_force],
-        permissions=[to_builtins(replace(one, expires=None)) for one in policy.permissions],
+        permissions=permission_fields(policy.permissions),
         at=policy.clock(),
         wrote=None if math.isinf(policy.writes.last) else max(policy.writes.started, policy.writes.last),
         disabled=list(policy.disabled),

@@ -13,11 +13,15 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.policy.permits.permissions import day_of
+from app.replay.checking import checked
 from app.storage.database import DATABASE, open_store
 from app.storage.people.permissions import PermissionRemoved, PermissionRow
+from routes.lanes.recorded_frames import frames_of
 from tests.support.access.people import bearer
 from tests.support.databases.postgres import Cluster
+from tests.support.models.replies import tool_call
 from tests.support.models.upstream import answer, upstream
+from tests.support.replays import recorded
 from tests.support.server.approvals import rest_of, stop_as_killed
 from tests.support.server.serving import Served, serving, stored, until
 
@@ -210,6 +214,41 @@ async def test_a_schedule_has_the_permissions_of_its_owner_or_those_that_it_name
             events = await served.events(run)
             assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [True]
         assert [row["uses"] for row in await permissions(served)] == [2]
+
+
+async def test_a_trigger_whose_delivery_is_untrusted_and_a_helper_have_them_too(tmp_path: Path) -> None:
+    task = tool_call("delegate", task="Look it up")
+    replies = (REPORT, "Read.", REPORT, "Ran.", task, REPORT, "Found.", "So it is.")
+    async with reading(tmp_path, *replies, helpers=True) as (served, _):
+        await given(served)
+        trigger = {"name": "deploys", "message": "Read.", "scheme": "bearer", "tools": ["web_fetch"]}
+        made = (await served.client.post("/triggers", json=trigger)).json()
+        headers = {"authorization": f"Bearer {made['secret']}"}
+        delivered = await served.client.post(f"/triggers/{made['id']}", json={"ref": "main"}, headers=headers)
+        events = await served.events(delivered.json()["run"])
+        assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [True]
+        events = await served.chat("Ask.", approval="deny")
+        [helper] = [event["helper"] for event in events if event["type"] == "helper.started"]
+        below = await served.events(helper)
+        assert [event["ok"] for event in below if event["type"] == "tool.finished"] == [True]
+        assert [one["uses"] for one in await permissions(served)] == [2]
+
+
+async def test_a_recorded_run_replays_with_the_permissions_of_then(tmp_path: Path) -> None:
+    async with reading(tmp_path, REPORT, REPORT, "Read.", *(REPORT, "Ran.") * 2, record=True) as (served, _):
+        await given(served, expires=time.time() + 1000, per_day=2)
+        await served.chat("Again.", approval="deny")
+        turn = served.turn(message="Once more.")
+        async with aclosing(turn):  # the use of today is gone
+            started = await until(turn, "run.started")
+            question = await until(turn, "approval.required")
+            path = f"/runs/{started['run']}/approvals/{question['call']}"
+            await served.client.post(path, json={"decision": "deny"})
+            await rest_of(turn)
+        [one] = await permissions(served)
+        await served.client.delete(f"/permissions/{one['id']}")
+        outcomes = [await checked(found, found.run.id, frames_of) for found in await recorded(served)]
+        assert [(outcome.state, outcome.reason) for outcome in outcomes] == [("same", "")] * 3, outcomes
 
 
 def row(**more: Any) -> PermissionRow:
