@@ -18,10 +18,12 @@ from app.policy.patterns import ANY, STAR
 from app.policy.permits.bounds import Bounds, Surroundings, bounds_of
 from app.storage.people.permissions import PermissionRow
 from parsing import Arguments
+from tools.base.patterns import lazy_pattern
 from tools.tool import Tool
 from tools.web import egress
 
 OF_RULES = "rule:"  # before the name of a rule, in the place of a permission's id
+_PLAIN = lazy_pattern(r"[\w@.:/+*?=&%~#-]+")
 MOST_SHOWN = 2_000  # characters of the words of a permission
 
 
@@ -61,28 +63,40 @@ def words_of(bounds: Bounds) -> str:
     """Return bounds in words: what is bounded, then what is not."""
     found = list(_words(bounds)) or ["without arguments"]
     if free := [name for name, patterns in bounds.arguments if ANY in patterns]:
-        found.append(f"any {', '.join(free)}")
+        found.append(f"any {', '.join(map(_shown, free))}")
     text = "; ".join(found)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _words(bounds: Bounds) -> Iterator[str]:
     if bounds.exact is not None:
-        yield f"exactly {json.dumps(json.loads(bounds.exact), ensure_ascii=False)}"
+        given = json.loads(bounds.exact)
+        words = ", ".join(f"{_shown(name)} {_shown(value)}" for name, value in given.items())
+        yield f"exactly {words}" if words else "without arguments"
     if bounds.commands:
-        yield f"the command {' or '.join(bounds.commands)}"
+        yield f"the command {' or '.join(map(_shown, bounds.commands))}"
         yield f"with network to {', '.join(bounds.network)}" if bounds.network else "without network"
     if bounds.paths:
-        yield f"path {' or '.join(bounds.paths)}"
+        yield f"path {' or '.join(map(_shown, bounds.paths))}"
     for name, patterns in bounds.arguments:
         if ANY not in patterns:
-            yield f"{name} {' or '.join(one.replace(STAR, ANY) if ANY not in _bare(one) else one for one in patterns)}"
+            yield f"{_shown(name)} {' or '.join(map(_readable, patterns))}"
     for name, most in bounds.most:
-        yield f"{name} at most {most:g}"
+        yield f"{_shown(name)} at most {most:g}"
 
 
-def _bare(pattern: str) -> str:
-    return pattern.replace(STAR, "")
+def _shown(value: object) -> str:
+    """Return a value so that nothing in it can pass for words of ours."""
+    is_plain = isinstance(value, str) and _PLAIN.fullmatch(value)
+    return str(value) if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def _readable(pattern: str) -> str:
+    """Return a pattern as a person writes it; one with an asterisk that is meant stays as it is."""
+    open_end = pattern.removesuffix("/*")
+    if "://" in pattern and pattern != open_end and ANY not in open_end:
+        return f"below {_shown(open_end + '/')}"
+    return _shown(pattern if ANY in pattern.replace(STAR, "") else pattern.replace(STAR, ANY))
 
 
 def _moment(at: float | None) -> str:

@@ -332,27 +332,39 @@ PROPOSED: list[tuple[Tool, dict[str, Any], list[str]]] = [
         {"recipients": [BOB], "subject": "Today", "body": "Hello", "html": False},
         [
             f"recipients {BOB}; html false; any subject, body",
-            f'exactly {{"body": "Hello", "html": false, "recipients": ["{BOB}"], "subject": "Today"}}',
+            f'exactly body Hello, html false, recipients ["{BOB}"], subject Today',
         ],
     ),
-    (MAIL, {"to": BOB, "note": "a@b.c"}, [f"to {BOB}; note a@b.c", "exactly {"]),
+    (
+        MAIL,
+        {"to": "x; any to, body", "body": "y z"},
+        ['to "x; any to, body"; any body', 'exactly body "y z", to "x; any to, body"'],
+    ),
+    (
+        FETCH,
+        {"url": "https://example.org/a b/c"},
+        [
+            'exactly url "https://example.org/a b/c"',
+        ],
+    ),
+    (MAIL, {"to": BOB, "note": "a@b.c"}, [f"to {BOB}; note a@b.c", "exactly note"]),
     (
         PAY,
         {"iban": "DE02", "amount": 20},
-        ["iban DE02; amount at most 20", 'exactly {"amount": 20, "iban": "DE02"}'],
+        ["iban DE02; amount at most 20", "exactly amount 20, iban DE02"],
     ),
     (
         FETCH,
         {"url": "https://example.org/reports/today.html"},
         [
-            "url https://example.org/reports/*",
-            'exactly {"url": "https://example.org/reports/today.html"}',
+            "url below https://example.org/reports/",
+            "exactly url https://example.org/reports/today.html",
         ],
     ),
     (
         BASH,
         {"command": "git push", "network": ["github.com"]},
-        ["the command git push; with network to github.com"],
+        ['the command "git push"; with network to github.com'],
     ),
     (BASH, {"command": "git push && rm x", "network": ["github.com"]}, []),
     (BASH, {"command": "git push $X", "network": ["github.com"]}, []),

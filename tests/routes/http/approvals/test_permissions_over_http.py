@@ -80,13 +80,13 @@ async def test_it_holds_after_untrusted_text_in_every_conversation_until_it_is_w
     async with reading(tmp_path, *replies) as (served, site):
         first = await given(served)
         assert [one["words"] for one in first["proposals"]] == [
-            f"url {site}/reports/*",
-            f'exactly {{"url": "{site}/reports/a"}}',
+            f"url below {site}/reports/",
+            f"exactly url {site}/reports/a",
         ]
         assert "approval.required" not in kinds(first["rest"]), "the second page, after untrusted text"
         [one] = await permissions(served)
         assert {"tool": "web_fetch", "uses_today": 1, "uses": 1, "per_day": None, "by": "local"}.items() <= one.items()
-        assert one["words"] == f"web_fetch: url {site}/reports/*" and one["last_used"] > one["created"]
+        assert one["words"] == f"web_fetch: url below {site}/reports/" and one["last_used"] > one["created"]
         events = await served.chat("Again.", approval="deny")  # another conversation, and nobody is there
         assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [True]
         assert [one["uses"] for one in await permissions(served)] == [2]
@@ -122,7 +122,7 @@ async def test_uses_of_a_day_are_counted_and_what_is_beyond_asks(tmp_path: Path)
             await rest_of(turn)
 
 
-WRONG = [
+WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"scope": "always"}, 422, "pattern of one of"),
     ({"scope": "always", "pattern": {"arguments": {"url": ["*"]}}}, 422, "as it was shown"),
     ({"scope": "always", "pattern": {"arguments": {"url": ["https://evil.example.net/*"]}}}, 422, "as it was shown"),
