@@ -53,7 +53,7 @@ from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.recording.parts import Begin, Decided
 from app.runs.recording.recorder import RunRecorder
-from app.runs.recording.values import grant_in
+from app.runs.recording.values import grant_in, permissions_in
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_factory import limits_of
@@ -262,10 +262,12 @@ class Stage(Struct, kw_only=True):
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
             weighs=True,
+            clock=lambda: self.begin.at,
             writes=writes,
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
+        gate.permit(permissions_in(begin.permissions))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

@@ -274,6 +274,7 @@ class RunFactory(Struct, kw_only=True):
         own = await self.scratch_session(session)
         workspace = above.workspace if above else (self.scratch.of(own) or workspace)
         gate = self.gate_of(principal, options, workspace)
+        await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         limits = self.limits(options)
         if self.settings.helpers:  # what these take counts, too

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.storage.changes import Change, ChangeWriter
+from app.storage.changes import Change
+from app.storage.people.permissions import PermissionStore
 
 
 class ApprovalRow(Change, frozen=True):
@@ -14,7 +15,8 @@ class ApprovalRow(Change, frozen=True):
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
     model's, `note`: a comment on the decision, `door`: the way by which it came (a key of `app.policy.doors.DOORS`).
-    `expires` is None for an approval without a time limit. `origins`: JSON of the spans of the arguments.
+    `expires` is None for an approval without a time limit. `origins`: JSON of the spans of the arguments, `proposals`:
+    of the standing permissions that the person can give with it.
     """
 
     run: str
@@ -35,6 +37,7 @@ class ApprovalRow(Change, frozen=True):
     note: str | None = None
     origins: str = "[]"
     door: str | None = None
+    proposals: str = "[]"
 
 
 class ApprovalDecided(Change, frozen=True):
@@ -95,7 +98,7 @@ class GrantRevoked(Change, frozen=True):
     id: str
 
 
-class ApprovalStore(ChangeWriter, Protocol):
+class ApprovalStore(PermissionStore, Protocol):
     async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:

@@ -232,6 +232,7 @@ COMMANDS = (
         "routes.cli.rules",
         BOTH,
     ),
+    _command("permission", "list and withdraw what you have allowed for good", "routes.cli.permissions", SERVER),
     _command("webhook", "add, list, test and remove webhooks for notifications", "routes.cli.webhooks", SERVER),
     _command(
         "db",

@@ -145,11 +145,15 @@ class Decided(Struct, omit_defaults=True):
 
 
 class Since(Struct, omit_defaults=True):
-    """The decisions since the request before: ids that were drawn, decisions, grants, results with secrets."""
+    """The decisions since the request before: ids that were drawn, decisions, results with secrets.
+
+    And all grants, or all permissions, that were there after one was given.
+    """
 
     ids: list[str] = []
     decided: list[Decided] = []
     grants: list[list[dict[str, Any]]] = []
+    permissions: list[list[dict[str, Any]]] = []
     results: dict[str, str] = {}
 
 
@@ -235,6 +239,8 @@ class Begin(Struct, omit_defaults=True):
     listed: list[str]
     sources: list[tuple[str, str]]
     grants: list[dict[str, Any]] = []
+    permissions: list[dict[str, Any]] = []
+    at: float = 0.0  # the time, by which rules that allow are in force
     wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False

@@ -25,4 +25,5 @@ TABLES = (
     "recordings",
     "decision_links",
     "untrusted_marks",
+    *("permissions", "permission_uses"),
 )
