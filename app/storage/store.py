@@ -26,6 +26,7 @@ from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
 from app.storage.served_models import ServedModelStore
+from app.storage.secrets import SecretTable
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore
 from app.storage.tokens import TokenStore
@@ -48,6 +49,7 @@ class Store(
     DigestStore,
     MemoryStore,
     ProfileStore,
+    SecretTable,
     ServedModelStore,
     ScheduleStore,
     LabelStore,

@@ -1,0 +1,65 @@
+"""The secrets that a call goes with: one answer for what a person is shown, what an approval is bound to, what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from app.core.secret_spec import HTTP
+from app.policy.grants import Grant, reaches_hosts
+from app.policy.patterns import ANY
+from app.storage.principals import Principal
+from parsing import Arguments
+from tools.base.rights import Role, names_match
+from tools.tool import Tool
+from tools.web.egress import NETWORK, hosts_wanted, pattern_of
+
+
+class SecretRight(Struct, frozen=True):
+    """One secret, without its value; `since` is the time at which it was set."""
+
+    name: str
+    hosts: tuple[str, ...]
+    tools: tuple[str, ...]
+    role: Role
+    since: float
+
+    def goes_with(self, role: Role, tool: str, wanted: Iterable[str]) -> bool:
+        """Return True for a call of this tool that asks for one of the secret's hosts."""
+        if role.rank < self.role.rank or not names_match((tool,), self.tools):
+            return False
+        own = [pattern for host in self.hosts if (pattern := pattern_of(host.removeprefix(HTTP)))]
+        asked = [pattern for host in wanted if (pattern := pattern_of(host))]
+        return any(one.covers(other) or other.covers(one) for one in own for other in asked)
+
+
+class SecretRights(Struct):
+    """The secrets that there are now: runs that are under way see each change."""
+
+    all: tuple[SecretRight, ...] = ()
+
+    def of_call(self, principal: Principal, tool: Tool, arguments: Arguments | None) -> tuple[SecretRight, ...]:
+        """Return the secrets that a call goes with. Only one that names hosts goes with any."""
+        if not self.all or not arguments or not reaches_hosts(tool) or principal.role is Role.GUEST:
+            return ()
+        wanted = hosts_wanted(arguments)
+        return tuple([one for one in self.all if wanted and one.goes_with(principal.role, tool.name, wanted)])
+
+
+def in_words(secrets: Iterable[SecretRight]) -> str:
+    """Return the sentence that a person reads; empty without secrets."""
+    names = ", ".join(one.name for one in secrets)
+    return f"It goes with the secret {names}." if names else ""
+
+
+def bound_to(secrets: Iterable[SecretRight]) -> str:
+    """Return what an approval is bound to: a secret that was set anew since is another one."""
+    return "\n".join(f"secret {one.name} {one.since!r}" for one in secrets)
+
+
+def granted_with(grants: Iterable[Grant], tool: Tool, secrets: Iterable[SecretRight]) -> tuple[Grant, ...]:
+    """Return the grants that count for a call with these secrets: all that they allow was shown with the secrets."""
+    since = max((one.since for one in secrets), default=0.0)
+    shown = (one for one in grants if one.tool == tool.name and one.created > since)
+    return tuple([one for one in shown if (one.pattern or {}).get(NETWORK) != ANY])
