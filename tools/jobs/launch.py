@@ -21,6 +21,7 @@ from tools.process.orphan_reaper import MARK, clear
 from tools.process.process_tree import sweep_now
 from tools.process.resource_limits import OPENED_FD
 from tools.sandbox.box_init import moved
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox import Sandbox
 from tools.sandbox.sealed_paths import HeldSeals
 
@@ -32,13 +33,20 @@ _log = logging.getLogger(__name__)
 
 
 def launch(
-    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, *, network: Sequence[str] = ()
+    folder: Path,
+    job: Job,
+    script: bytes,
+    sandbox: Sandbox,
+    workspace: Path,
+    *,
+    network: Sequence[str] = (),
+    secrets: Sequence[BoxSecret] = (),
 ) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 
     Returns when state.json has the result of the start. Raises JobsFailed; then nothing is left of the job.
     """
-    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
+    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network, secrets=secrets)
     held = HeldSeals()
     try:
         held = command.seals.begin() if command.seals else held

@@ -29,6 +29,7 @@ from tools.sandbox.command import (
 )
 from tools.sandbox.network import box
 from tools.sandbox.network.rules import Rules
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.owner_run_paths import sealed_names
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.sealed_paths import Seals
@@ -103,6 +104,7 @@ class Bubblewrap(Struct, frozen=True):
         workspace: Path,
         *,
         network: Sequence[str] = (),
+        secrets: Sequence[BoxSecret] = (),
         window: Window | None = None,
     ) -> Command:
         """Run the open file `script` in the box."""

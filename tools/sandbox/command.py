@@ -41,6 +41,12 @@ class Command(Struct, frozen=True):
         return (*self.argv[: self.seal_at], *held.mounts, *self.argv[self.seal_at :])
 
 
+NO_SECRETS = (
+    "No secret can be used here: only a bubblewrap sandbox has the proxy that keeps it from the command. Install "
+    "bubblewrap (apt-get install bubblewrap) and start again, or run the command without secrets."
+)
+
+
 def refusing(sentence: str) -> Command:
     """Return a command that fails with a sentence: this sandbox does not support the call."""
     return Command(("/bin/sh", "-c", 'echo "$0" >&2; exit 125', sentence), {"PATH": PATH})
