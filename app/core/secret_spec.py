@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from app.core.rules import checked_pattern
 from tools.base.patterns import lazy_pattern
-from tools.base.rights import Role, names_match
+from tools.base.rights import names_match
 from tools.web.egress import ANY, pattern_of
 
 NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -92,7 +92,7 @@ class SecretSpec(BaseModel, defer_build=True):
     env: Annotated[str, AfterValidator(_variable)] | None = None
     hosts: Annotated[tuple[Annotated[str, AfterValidator(_host)], ...], Field(max_length=MOST_HOSTS)] = ()
     tools: Annotated[tuple[str, ...], AfterValidator(_patterns), Field(max_length=MOST_TOOLS)] = COMMAND_TOOLS
-    role: Literal[Role.USER, Role.ADMIN] = Role.ADMIN
+    role: Literal["user", "admin"] = "admin"
     paths: Annotated[tuple[Annotated[str, AfterValidator(_path)], ...], Field(max_length=MOST_PATHS)] = ()
     source: Annotated[str, AfterValidator(_source)] = STORED
 
@@ -101,5 +101,5 @@ class SecretSpec(BaseModel, defer_build=True):
         if self.env and not self.hosts:
             raise ValueError("a secret for commands needs the hosts that it goes to")
         if self.env and not any(names_match((tool,), self.tools) for tool in COMMAND_TOOLS):
-            raise ValueError(f"tools: a secret goes with commands only: {', '.join(COMMAND_TOOLS)}")
+            raise ValueError(f"a secret goes with commands only: its tools are of {', '.join(COMMAND_TOOLS)}")
         return self

@@ -58,6 +58,10 @@ class Gate(Struct):
         """Return the secrets that a call goes with."""
         return self.policy.secrets.of_call(self.principal, tool, arguments) if tool else ()
 
+    @property
+    def usable_secrets(self) -> list[SecretRight]:
+        return self.policy.secrets.of(self.principal)
+
     def offer(self, tools: ToolList) -> ToolList:
         """The tools that may be used at all: the same list for all runs with these rights, and without grants."""
         rules = self._rules()

@@ -13,13 +13,14 @@ from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Role, names_match
 from tools.tool import Tool
-from tools.web.egress import NETWORK, hosts_wanted, pattern_of
+from tools.web.egress import NETWORK, HostPattern, hosts_wanted, pattern_of
 
 
 class SecretRight(Struct, frozen=True):
     """One secret, without its value; `since` is the time at which it was set."""
 
     name: str
+    variable: str
     hosts: tuple[str, ...]
     tools: tuple[str, ...]
     role: Role
@@ -29,15 +30,26 @@ class SecretRight(Struct, frozen=True):
         """Return True for a call of this tool that asks for one of the secret's hosts."""
         if role.rank < self.role.rank or not names_match((tool,), self.tools):
             return False
-        own = [pattern for host in self.hosts if (pattern := pattern_of(host.removeprefix(HTTP)))]
         asked = [pattern for host in wanted if (pattern := pattern_of(host))]
-        return any(one.covers(other) or other.covers(one) for one in own for other in asked)
+        return any(one.covers(other) or other.covers(one) for one in self._patterns for other in asked)
+
+    def reaches(self, host: str) -> bool:
+        """Return True if a request to this host may have it; on any port."""
+        return any(pattern.matches(host.lower(), pattern.port) for pattern in self._patterns)
+
+    @property
+    def _patterns(self) -> list[HostPattern]:
+        return [pattern for host in self.hosts if (pattern := pattern_of(host.removeprefix(HTTP)))]
 
 
 class SecretRights(Struct):
     """The secrets that there are now: runs that are under way see each change."""
 
     all: tuple[SecretRight, ...] = ()
+
+    def of(self, principal: Principal) -> list[SecretRight]:
+        """Return the secrets that calls of a principal may go with."""
+        return [one for one in self.all if principal.role.rank >= one.role.rank]
 
     def of_call(self, principal: Principal, tool: Tool, arguments: Arguments | None) -> tuple[SecretRight, ...]:
         """Return the secrets that a call goes with. Only one that names hosts goes with any."""
@@ -51,6 +63,19 @@ def in_words(secrets: Iterable[SecretRight]) -> str:
     """Return the sentence that a person reads; empty without secrets."""
     names = ", ".join(one.name for one in secrets)
     return f"It goes with the secret {names}." if names else ""
+
+
+def prompt_line(secrets: Iterable[SecretRight]) -> str:
+    """Return what a model has to know to use them; empty without secrets."""
+    rows = [f"- {one.variable} at {', '.join(one.hosts)} ({', '.join(one.tools)})" for one in secrets]
+    if not rows:
+        return ""
+    about = (
+        "A command whose `network` names one of these hosts has the variable in its environment. It holds a "
+        "placeholder that works as the secret in a header or as basic auth at these hosts, and nowhere else; nobody "
+        "can read the secret itself."
+    )
+    return "\n".join([about, *rows])
 
 
 def bound_to(secrets: Iterable[SecretRight]) -> str:

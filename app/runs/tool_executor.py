@@ -38,6 +38,7 @@ from app.policy.decisions import audit_of, denial_of
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
+from app.policy.secret_rights import SecretRight, bound_to, in_words
 from app.redaction.output_chunks import redacted_output
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
@@ -173,7 +174,10 @@ class ToolExecutor(Struct):
             await self._run(context, [PermittedCall(call)])
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
+        row = audit_of(self.scope.gate.principal.name, context.run, call, decision)
+        if isinstance(decision, Allow) and (secrets := in_words(self._secrets(call))):
+            row = replace(row, why=secrets)
+        context.conversation.record(row)
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
@@ -217,7 +221,7 @@ class ToolExecutor(Struct):
 
     def _decide(self, call: AskedCall) -> Decision:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
-        return decide_call(
+        decision = decide_call(
             CallRequest(
                 name=call.name,
                 policy=self.scope.gate.policy,
@@ -228,6 +232,9 @@ class ToolExecutor(Struct):
                 is_handed=is_handed,
             )
         )
+        if isinstance(decision, Ask) and (secrets := in_words(self._secrets(call))):
+            return replace(decision, reason=f"{decision.reason} {secrets}")
+        return decision
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
         """Ask the hooks about each call that may be run or handed over, as it stands."""
@@ -241,7 +248,12 @@ class ToolExecutor(Struct):
         return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace)
+        bound = bound_to(self._secrets(call))
+        return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace, bound)
+
+    def _secrets(self, call: AskedCall) -> Sequence[SecretRight]:
+        """Return the secrets that a call goes with: in the question, in what its approval is bound to, in the audit."""
+        return self.scope.gate.secrets(self.scope.toolbox.tool(call.name), call.arguments)
 
     def _has_effect(self, call: AskedCall) -> bool:
         return self.scope.toolbox.changes(call.name)

@@ -111,7 +111,7 @@ class SecretSources(Struct, frozen=True):
         except StoreFailed:
             raise SecretUnavailable(
                 f"The secret {row.name} was encrypted with another key than that in {self.key_file}. Put the key file "
-                "of then there (all servers of a database need the same), or add the secret again with --replace."
+                "of then there (all servers of a database need the same), or remove the secrets and add them again."
             ) from None
 
     def _seal(self, name: str) -> Seal:

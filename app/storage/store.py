@@ -25,8 +25,8 @@ from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
-from app.storage.served_models import ServedModelStore
 from app.storage.secrets import SecretTable
+from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore
 from app.storage.tokens import TokenStore

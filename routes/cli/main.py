@@ -215,6 +215,12 @@ COMMANDS = (
     _command(
         "project", "show, accept or decline the workspace's instructions (AGENTS.md)", "routes.cli.project", SERVER
     ),
+    _command(
+        "secret",
+        "add, list and remove secrets, which commands use and no model sees",
+        "routes.cli.secrets",
+        settings=(*STORE, "secrets_key_file"),
+    ),
     _command("endpoint", "add, list, test and remove model servers", "routes.cli.endpoints", BOTH),
     _command(
         "model",

@@ -1,0 +1,220 @@
+"""The secrets of a server: which there are, what calls they go with, and their values when one is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from app.core.secret_spec import SecretSpec, checked_secret_name
+from app.policy.secret_rights import SecretRight, SecretRights
+from app.redaction.redactor import Redactor
+from app.secrets.sources import SecretSources, SecretUnavailable, UnfitSecret, checked_value
+from app.storage.audit import AuditRow
+from app.storage.changes import StoreFailed
+from app.storage.secrets import SecretRemoved, SecretRow, SecretTable
+from tools.base.rights import Role
+from tools.sandbox.network.secrets import BoxSecret
+
+RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
+KEPT_S = 60.0  # that the value of a source is used without asking it anew
+PLACEHOLDER = "dragoman_placeholder_"
+
+logger = logging.getLogger(__name__)
+
+
+class UnknownSecret(Exception):
+    """No secret has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no secret {name[:80]!a}. `dragoman secret list` and GET /secrets list them.")
+
+
+class SecretExists(Exception):
+    """A secret has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is a secret {name} already: replace it (--replace), or take another name.")
+
+
+class Resolved(Struct, frozen=True):
+    """The value of a row, and until when it is used (time.monotonic())."""
+
+    row: SecretRow
+    value: str
+    until: float
+
+
+class Secrets:
+    """The secrets of the store. `on_change` gets the names of those that were added, replaced or removed."""
+
+    def __init__(self, store: SecretTable, sources: SecretSources, redactor: Redactor) -> None:
+        self.rights = SecretRights()
+        self.on_change: Callable[[Collection[str]], Awaitable[object]] | None = None
+        self._store = store
+        self._sources = sources
+        self._redactor = redactor
+        self._rows: dict[str, SecretRow] = {}
+        self._specs: dict[str, SecretSpec] = {}
+        self._reading = asyncio.Lock()
+        self._resolved: dict[str, Resolved] = {}
+
+    async def watch_forever(self) -> None:
+        """Reload periodically."""
+        while True:
+            await asyncio.sleep(RELOAD_EVERY_S)
+            try:
+                await self.reload()
+            except StoreFailed as failure:
+                logger.error("secrets not reloaded from the store: %s", failure)
+
+    async def reload(self) -> None:
+        """Take the secrets of the store, and let stored values be redacted from now on. Raises StoreFailed."""
+        async with self._reading:
+            rows = {row.name: replace(row, used=None) for row in await self._store.secrets()}
+            changed = {name for name in {*rows, *self._rows} if rows.get(name) != self._rows.get(name)}
+            if not changed:
+                return
+            self._rows, self._specs = rows, {row.name: spec for row in rows.values() if (spec := spec_of(row))}
+        self.rights.all = tuple([_right(rows[name], spec) for name, spec in self._specs.items() if spec.env])
+        for name in sorted(changed & self._specs.keys()):
+            if not self._specs[name].source:
+                try:
+                    await self._value(name)
+                except SecretUnavailable as problem:
+                    logger.warning("%s", problem)
+        if self.on_change:
+            await self.on_change(changed)
+
+    async def value(self, name: str, host: str = "", *, bound: bool = False) -> str:
+        """Return a value as it is now, for requests to `host` if one is given; `bound`: the secret has to name it.
+
+        Raises SecretUnavailable.
+        """
+        await self._reread()
+        hosts = self._specs[name].hosts if name in self._specs else ()
+        if host and hosts and not _right(self._rows[name], self._specs[name]).reaches(host):
+            raise SecretUnavailable(f"The secret {name} is not for {host[:80]}: it goes to {', '.join(hosts)} only.")
+        if bound and not hosts:
+            raise SecretUnavailable(f"The secret {name} names no hosts: name it in the configuration file only.")
+        return await self._value(name)
+
+    async def of_call(self, rights: Sequence[SecretRight]) -> tuple[BoxSecret, ...]:
+        """Return the secrets of a call, each with a new placeholder. Raises SecretUnavailable."""
+        await self._reread()
+        found = []
+        for right in rights:
+            if (spec := self._specs.get(right.name)) is None or right not in self.rights.all or not spec.env:
+                raise SecretUnavailable(f"The secret {right.name} was removed or replaced: ask for the call again.")
+            value = await self._value(right.name)
+            placeholder = PLACEHOLDER + secrets.token_hex(16)
+            found.append(
+                BoxSecret(
+                    name=right.name,
+                    variable=spec.env,
+                    placeholder=placeholder,
+                    value=value,
+                    hosts=spec.hosts,
+                    paths=spec.paths,
+                )
+            )
+        return tuple(found)
+
+    async def _reread(self) -> None:
+        """Take what other processes have removed or replaced until now. Raises SecretUnavailable."""
+        try:
+            await self.reload()
+        except StoreFailed as failure:
+            raise SecretUnavailable(f"No secret can be used now. {failure}") from failure
+
+    async def _value(self, name: str) -> str:
+        row, spec = self._rows.get(name), self._specs.get(name)
+        if row is None or spec is None:
+            self._resolved.pop(name, None)
+            raise SecretUnavailable(str(UnknownSecret(name)))
+        known = self._resolved.get(name)
+        if known is None or known.row != row or known.until < time.monotonic():
+            value = await self._sources.value(row, spec)
+            self._redactor.add(value, *base64_spellings(value))
+            known = self._resolved[name] = Resolved(row, value, time.monotonic() + KEPT_S)
+        return known.value
+
+    async def rows(self) -> list[tuple[SecretRow, SecretSpec | None]]:
+        """Return all secrets, each with the time of its last use. Raises StoreFailed."""
+        return [(row, spec_of(row)) for row in await self._store.secrets()]
+
+    async def add(self, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool = False) -> None:
+        """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
+        await add_secret(self._store, self._sources, name, spec, value, by, replaces=replaces)
+        await self.reload()
+
+    async def remove(self, name: str, by: str) -> None:
+        """Raises UnknownSecret, StoreFailed."""
+        await remove_secret(self._store, name, by)
+        await self.reload()
+
+
+async def add_secret(
+    store: SecretTable, sources: SecretSources, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool
+) -> None:
+    """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
+    rows = {row.name: row for row in await store.secrets()}
+    try:
+        checked_secret_name(name)
+    except ValueError as wrong:
+        raise UnfitSecret(f"{wrong}.") from None
+    if name in rows and not replaces:
+        raise SecretExists(name)
+    for other, row in rows.items():
+        if spec.env and other != name and (known := spec_of(row)) and known.env == spec.env:
+            raise UnfitSecret(f"{spec.env} is the variable of the secret {other}: a call can have one value of it.")
+    written = spec.model_dump_json(exclude_defaults=True)
+    sealed = None
+    if not spec.source:
+        stored = [row for row in rows.values() if row.sealed is not None]
+        others = [row for row in stored if row.name != name]
+        if others and (known := spec_of(others[0])):
+            await sources.value(others[0], known)  # no second key beside the one that is missing
+        sealed = sources.sealed(name, written, checked_value(value), is_first=not others)
+    row = SecretRow(name, written, sealed, by, time.time())
+    await store.write([row, _audit(name, "replaced" if name in rows else "added", by, written)])
+
+
+async def remove_secret(store: SecretTable, name: str, by: str) -> None:
+    """Raises UnknownSecret, StoreFailed."""
+    if name not in {row.name for row in await store.secrets()}:
+        raise UnknownSecret(name)
+    await store.write([SecretRemoved(name), _audit(name, "removed", by)])
+
+
+def spec_of(row: SecretRow) -> SecretSpec | None:
+    """Return the spec of a row; None, with a log line, if this version cannot read it."""
+    try:
+        return SecretSpec.model_validate_json(row.spec)
+    except ValidationError:
+        logger.error("secret %s in the store is invalid; remove it and add it again", row.name)
+        return None
+
+
+def base64_spellings(value: str) -> Iterator[str]:
+    """Yield what stays of a value in Base64 (both alphabets), wherever in the encoded text it begins."""
+    for offset in range(3):
+        coded = b64encode(b"\0" * offset + value.encode())
+        whole = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6].decode()
+        yield whole
+        yield whole.translate({ord("+"): "-", ord("/"): "_"})
+
+
+def _right(row: SecretRow, spec: SecretSpec) -> SecretRight:
+    return SecretRight(row.name, spec.env or "", spec.hosts, spec.tools, Role(spec.role), row.at)
+
+
+def _audit(name: str, decision: str, by: str, why: str = "") -> AuditRow:
+    return AuditRow(time.time(), by, f"secret {name}", decision, why=why, by=by)
