@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pydantic import ValidationError
 
+_Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
 
-def action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
+
+def action(actions: argparse._SubParsersAction[_Parser], name: str, text: str) -> _Parser:
     """The parser of one action of a command."""
     return actions.add_parser(name, help=text, description=text, allow_abbrev=False)
 
