@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -128,6 +130,7 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         author=GitAuthor(settings.git_author_name, settings.git_author_email),
         private_hosts=settings.private_hosts,
         closed_ports=[settings.port],
+        authorities=[Path(file) for file in (os.environ.get("SSL_CERT_FILE"),) if file],
     )
 
 

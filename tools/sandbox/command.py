@@ -11,6 +11,7 @@ from msgspec import Struct
 from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits
 from tools.process.terminal import SESSION, environment_in
+from tools.sandbox.network.secrets import Handed
 from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 Program = Literal["bash", "python3"]
@@ -24,7 +25,8 @@ class Command(Struct, frozen=True):
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
     what runs inside it gets TERM. `limits` and `seals`: the caller makes their places before the start, and clears
-    them after the end. `before`: words in front of all others, outside of the limits and of the sandbox.
+    them after the end. `before`: words in front of all others, outside of the limits and of the sandbox. `handed`: for
+    the proxy that those start, in an open file whose number the variable HANDED has.
     """
 
     argv: tuple[str, ...]
@@ -33,6 +35,7 @@ class Command(Struct, frozen=True):
     wrapped: bool = False
     limits: ResourceLimits = NO_LIMITS
     before: tuple[str, ...] = ()
+    handed: Handed | None = None
     seals: Seals | None = None
     seal_at: int = 0  # where in `argv` the words of the seals belong
 

