@@ -33,7 +33,7 @@ def decide(
 ) -> Decision:
     """Decide if `principal` may use `tool` with these arguments, or (None) with any."""
     if policy.grants and (secrets := policy.secrets.of_call(principal, tool, arguments)):
-        policy = replace(policy, grants=granted_with(policy.grants, tool, secrets))
+        policy = replace(policy, grants=granted_with(policy.grants, secrets))
     return decided(GATE_ROWS, AccessRequest(principal, tool, arguments, policy)) or Allow()
 
 

@@ -8,12 +8,11 @@ from msgspec import Struct
 
 from app.core.secret_spec import HTTP
 from app.policy.grants import Grant, reaches_hosts
-from app.policy.patterns import ANY
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Role, names_match
 from tools.tool import Tool
-from tools.web.egress import NETWORK, HostPattern, hosts_wanted, pattern_of
+from tools.web.egress import HostPattern, hosts_wanted, pattern_of
 
 
 class SecretRight(Struct, frozen=True):
@@ -61,8 +60,12 @@ class SecretRights(Struct):
 
 def in_words(secrets: Iterable[SecretRight]) -> str:
     """Return the sentence that a person reads; empty without secrets."""
-    names = ", ".join(one.name for one in secrets)
-    return f"It goes with the secret {names}." if names else ""
+    return _sentence(one.name for one in secrets)
+
+
+def _sentence(names: Iterable[str]) -> str:
+    joined = ", ".join(names)
+    return f"It goes with the secret {joined}." if joined else ""
 
 
 def prompt_line(secrets: Iterable[SecretRight]) -> str:
@@ -79,12 +82,16 @@ def prompt_line(secrets: Iterable[SecretRight]) -> str:
 
 
 def bound_to(secrets: Iterable[SecretRight]) -> str:
-    """Return what an approval is bound to: a secret that was set anew since is another one."""
+    """Return what an approval is bound to, a line each: a secret that was set anew since is another one."""
     return "\n".join(f"secret {one.name} {one.since!r}" for one in secrets)
 
 
-def granted_with(grants: Iterable[Grant], tool: Tool, secrets: Iterable[SecretRight]) -> tuple[Grant, ...]:
-    """Return the grants that count for a call with these secrets: all that they allow was shown with the secrets."""
-    since = max((one.since for one in secrets), default=0.0)
-    shown = (one for one in grants if one.tool == tool.name and one.created > since)
-    return tuple([one for one in shown if (one.pattern or {}).get(NETWORK) != ANY])
+def granted_with(grants: Iterable[Grant], secrets: Iterable[SecretRight]) -> tuple[Grant, ...]:
+    """Return the grants that count for a call with these secrets: those of calls that were shown with all of them."""
+    needed = set(bound_to(secrets).splitlines())
+    return tuple([one for one in grants if needed.issubset(one.secrets.splitlines())])
+
+
+def without_secrets(reason: str, bound: str) -> str:
+    """Return the reason of a question without its sentence about secrets."""
+    return reason.removesuffix(_sentence(line.split(" ")[1] for line in bound.splitlines())).rstrip()

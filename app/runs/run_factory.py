@@ -279,10 +279,9 @@ class RunFactory(Struct, kw_only=True):
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        texts = self._texts(options, persona, project)
+        texts = self._texts(options, persona, project, gate)
         lesson = Lesson(route)
-        lines = _lines(options, guards.line, "" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets))
-        prompt = texts.opening(workspace, lines, route, lesson)
+        prompt = texts.opening(workspace, _lines(options, guards.line), route, lesson)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         remembers = options.memory is not False
@@ -372,7 +371,7 @@ class RunFactory(Struct, kw_only=True):
             return own
         return await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
 
-    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
+    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate) -> RunTexts:
         override = self.redactor.redact_value(options.override)
         profile = self.redactor.redact_value(options.profile_prompt)
         return RunTexts(
@@ -383,6 +382,7 @@ class RunFactory(Struct, kw_only=True):
             override=override,
             project=project,
             profile=profile,
+            secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
         )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:
@@ -494,6 +494,6 @@ def limits_of(settings: Settings, options: RunOptions) -> Limits:
     )
 
 
-def _lines(options: RunOptions, *more: str) -> str:
+def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
-    return "\n\n".join(filter(None, (*more, PLAN_FIRST if options.plans else "")))
+    return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards

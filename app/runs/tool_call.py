@@ -228,7 +228,8 @@ class ToolCall(Struct, frozen=True):
         """Return the context with the secrets that the call goes with, or why it cannot have them."""
         scope = self.scope
         rights = scope.gate.secrets(tool, call.arguments)
-        if not rights or scope.secrets is None:
+        context = replace(context, bound=bound_to(rights))
+        if not rights or scope.secrets is None:  # a replay runs nothing
             return context
         if refusal := secrets_refusal(context.sandbox):
             return replace(context, withheld=refusal)
@@ -238,7 +239,7 @@ class ToolCall(Struct, frozen=True):
             return replace(context, withheld=str(failure))
         for right in rights:
             self.conversation.record(SecretUsed(right.name, time.time()))
-        return replace(context, secrets=secrets, bound=bound_to(rights))
+        return replace(context, secrets=secrets)
 
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))

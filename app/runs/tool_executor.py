@@ -53,6 +53,10 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 CHANGED = "[{by} changed the arguments to {edited}]\n"  # in front of a result
+UNSEEN = (
+    "{name} was not run: {by} changed its arguments, and so it would go with a secret that was not shown. {secrets} "
+    "Call it with these arguments, and the person is asked again."
+)
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -175,8 +179,8 @@ class ToolExecutor(Struct):
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
         row = audit_of(self.scope.gate.principal.name, context.run, call, decision)
-        if isinstance(decision, Allow) and (secrets := in_words(self._secrets(call))):
-            row = replace(row, why=secrets)
+        if not isinstance(decision, Refuse) and (secrets := in_words(self._secrets(call))):
+            row = replace(row, why=f"{row.why} {secrets}".lstrip())
         context.conversation.record(row)
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
@@ -221,7 +225,7 @@ class ToolExecutor(Struct):
 
     def _decide(self, call: AskedCall) -> Decision:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
-        decision = decide_call(
+        return decide_call(
             CallRequest(
                 name=call.name,
                 policy=self.scope.gate.policy,
@@ -232,9 +236,6 @@ class ToolExecutor(Struct):
                 is_handed=is_handed,
             )
         )
-        if isinstance(decision, Ask) and (secrets := in_words(self._secrets(call))):
-            return replace(decision, reason=f"{decision.reason} {secrets}")
-        return decision
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
         """Ask the hooks about each call that may be run or handed over, as it stands."""
@@ -261,9 +262,16 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
         conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
-        binding = await self._binding(call)
+        secrets, binding = self._secrets(call), await self._binding(call)
+        reason = f"{reason} {in_words(secrets)}".rstrip()
         row = self.scope.approvals.open(
-            context.run, conversation.session, self.scope.gate.principal, asked, reason=reason, binding=binding
+            context.run,
+            conversation.session,
+            self.scope.gate.principal,
+            asked,
+            reason=reason,
+            binding=binding,
+            secrets=bound_to(secrets),
         )
         conversation.record(row)
         await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
@@ -298,6 +306,9 @@ class ToolExecutor(Struct):
             if denial := self.scope.hooks.denial(call.id):
                 await self._refuse(context, call, denial)
                 return
+        if unseen := [one for one in self._secrets(final) if bound_to([one]) not in row.secrets.splitlines()]:
+            await self._refuse(context, call, UNSEEN.format(name=call.name, by=row.by, secrets=in_words(unseen)))
+            return
         binding = await self._binding(final) if row.edited else ""
         # What the person saw, not what stands in the history now.
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint

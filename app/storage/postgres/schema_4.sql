@@ -12,3 +12,7 @@ CREATE TABLE secrets (
     at     DOUBLE PRECISION NOT NULL,
     used   DOUBLE PRECISION
 );
+
+-- The secrets that a call was shown with, a line each with the time at which it was set.
+ALTER TABLE approvals ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
+ALTER TABLE grants ADD COLUMN secrets TEXT NOT NULL DEFAULT '';

@@ -12,3 +12,7 @@ CREATE TABLE secrets (
     at     REAL NOT NULL,
     used   REAL
 );
+
+-- The secrets that a call was shown with, a line each with the time at which it was set.
+ALTER TABLE approvals ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
+ALTER TABLE grants ADD COLUMN secrets TEXT NOT NULL DEFAULT '';

@@ -8,7 +8,7 @@ from app.core.rules import ApprovalMode
 from app.policy.gate import Gate
 from app.policy.grants import Grant
 from app.policy.policy_context import PolicyContext
-from app.policy.secret_rights import SecretRight, SecretRights, bound_to, in_words, prompt_line
+from app.policy.secret_rights import SecretRight, SecretRights, bound_to, in_words, prompt_line, without_secrets
 from app.storage.principals import Principal
 from tools.base.permit import fingerprint
 from tools.base.rights import Role
@@ -70,16 +70,19 @@ def gate_of(*grants: Grant, secrets: SecretRights = RIGHTS, tainted: bool = Fals
 
 CALL = {"command": "git push", "network": ["github.com"]}
 EXACT = fingerprint("ann", "bash", CALL)
-# Grants, and if they count for a call with a secret that was set at 100.
+SHOWN = bound_to([GITHUB])
+# Grants, and if they count for a call with the secret.
 GRANTS: list[tuple[Grant, bool]] = [
-    (Grant("bash", fingerprint=EXACT, created=99.0), False),
-    (Grant("bash", fingerprint=EXACT, created=101.0), True),
-    (Grant("bash", hosts=("github.com",), created=99.0), False),
-    (Grant("bash", hosts=("github.com",), created=101.0), True),
-    (Grant("python", hosts=("github.com",), created=101.0), False),  # it was shown without this secret
-    (Grant("bash", pattern={"command": "git push", "network": '["github.com"]'}, created=101.0), True),
-    (Grant("bash", pattern={"command": "git push", "network": '["github.com"]'}, created=99.0), False),
-    (Grant("bash", pattern={"command": "git push", "network": "*"}, created=101.0), False),  # hosts that were not shown
+    (Grant("bash", fingerprint=EXACT), False),
+    (Grant("bash", fingerprint=EXACT, secrets=SHOWN), True),
+    (Grant("bash", fingerprint=EXACT, secrets=bound_to([GITHUB, INDEX])), True),
+    (Grant("bash", fingerprint=EXACT, secrets=bound_to([INDEX])), False),
+    (Grant("bash", fingerprint=EXACT, secrets=SHOWN.replace("100.0", "99.0")), False),  # it was set anew since
+    (Grant("bash", hosts=("github.com",)), False),
+    (Grant("bash", hosts=("github.com",), secrets=SHOWN), True),
+    (Grant("python", hosts=("github.com",)), False),
+    (Grant("bash", pattern={"command": "git push", "network": "*"}, secrets=SHOWN), True),
+    (Grant("bash", pattern={"command": "git push", "network": "*"}), False),
 ]
 
 
@@ -92,7 +95,7 @@ def test_a_grant_counts_only_if_it_was_given_for_a_call_with_the_secret(grant: G
 
 
 def test_untrusted_text_makes_a_call_with_a_secret_ask_as_any_other() -> None:
-    grant = Grant("bash", hosts=("github.com",), created=101.0)
+    grant = Grant("bash", hosts=("github.com",), secrets=SHOWN)
     assert isinstance(gate_of(grant, tainted=True).decide(TOOLS["bash"], CALL), Ask)
 
 
@@ -101,6 +104,8 @@ def test_a_secret_that_is_set_anew_is_another_one() -> None:
     assert bound_to([GITHUB]) != bound_to([again])
     assert bound_to([]) == in_words([]) == prompt_line([]) == ""
     assert in_words([GITHUB, INDEX]) == "It goes with the secret github, index."
+    assert without_secrets(f"It asks. {in_words([GITHUB, INDEX])}", bound_to([GITHUB, INDEX])) == "It asks."
+    assert without_secrets("It asks.", "") == "It asks."
 
 
 def test_a_model_reads_the_variables_and_hosts_of_its_principal_only() -> None:
