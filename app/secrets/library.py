@@ -83,13 +83,13 @@ class Secrets:
             if not changed:
                 return
             self._rows, self._specs = rows, {row.name: spec for row in rows.values() if (spec := spec_of(row))}
-        self.rights.all = tuple([_right(rows[name], spec) for name, spec in self._specs.items() if spec.env])
         for name in sorted(changed & self._specs.keys()):
             if not self._specs[name].source:
                 try:
                     await self._value(name)
                 except SecretUnavailable as problem:
                     logger.warning("%s", problem)
+        self.rights.all = tuple([_right(rows[name], spec) for name, spec in self._specs.items() if spec.env])
         if self.on_change:
             await self.on_change(changed)
 
