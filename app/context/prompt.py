@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.config.secret_spec import COMMAND_TOOLS
 from app.context.persona import MOST, Persona
 from app.context.project_files import MOST as MOST_PROJECT
 from app.context.server_notes import MOST as MOST_NOTES
@@ -23,7 +24,6 @@ from app.core.clock import Clock
 from app.core.messages import AskedCall, Message
 from app.core.profile_spec import MOST_PROMPT
 from app.core.provider import CallForm
-from app.core.secret_spec import COMMAND_TOOLS
 from parsing import Arguments
 from parsing.dialects import FENCED
 from parsing.fences import RULE

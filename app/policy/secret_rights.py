@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from app.core.secret_spec import HTTP
+from app.config.secret_spec import HTTP
 from app.policy.grants import Grant, reaches_hosts
 from app.storage.principals import Principal
 from parsing import Arguments

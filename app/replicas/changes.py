@@ -35,8 +35,8 @@ from app.storage.notices.notifications import (
     TargetRemoved,
     TargetRow,
 )
+from app.storage.people.secrets import SecretRemoved, SecretRow
 from app.storage.schedules import ScheduleMoved, ScheduleRemoved, ScheduleRow
-from app.storage.secrets import SecretRemoved, SecretRow
 from app.storage.sessions import SessionOptions
 from app.storage.state import StateRow
 from app.storage.tokens import TokenRevoked, TokenRow

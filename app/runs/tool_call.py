@@ -27,7 +27,7 @@ from app.runs.live_outputs import LiveOutput
 from app.runs.run_scope import ParentCall, RunScope, both
 from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
-from app.storage.secrets import SecretUsed
+from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer

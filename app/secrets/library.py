@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from app.core.secret_spec import SecretSpec, checked_secret_name
+from app.config.secret_spec import SecretSpec, checked_secret_name
 from app.policy.secret_rights import SecretRight, SecretRights
 from app.redaction.redactor import Redactor
 from app.secrets.sources import SecretSources, SecretUnavailable, UnfitSecret, checked_value
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
-from app.storage.secrets import SecretRemoved, SecretRow, SecretTable
+from app.storage.people.secrets import SecretRemoved, SecretRow, SecretTable
 from tools.base.rights import Role
 from tools.sandbox.network.secrets import BoxSecret
 
@@ -152,7 +152,7 @@ class Secrets:
 
     async def add(self, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool = False) -> None:
         """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
-        await add_secret(self._store, self._sources, name, spec, value, by, replaces=replaces)
+        await add_secret(self._store, self._sources, name, spec, value, by=by, replaces=replaces)
         await self.reload()
 
     async def remove(self, name: str, by: str) -> None:
@@ -162,7 +162,7 @@ class Secrets:
 
 
 async def add_secret(
-    store: SecretTable, sources: SecretSources, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool
+    store: SecretTable, sources: SecretSources, name: str, spec: SecretSpec, value: str, *, by: str, replaces: bool
 ) -> None:
     """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
     rows = {row.name: row for row in await store.secrets()}

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app.config.secret_spec import COMMAND, ENVIRONMENT, SecretSpec, argv_of
 from app.config.settings import Settings
-from app.core.secret_spec import COMMAND, ENVIRONMENT, SecretSpec, argv_of
 from app.redaction.redactor import FEWEST, SHORTEST, forms
 from app.replicas.secret_store import SHORTEST as SHORTEST_KEY
 from app.replicas.secret_store import Seal
 from app.storage.changes import StoreFailed
-from app.storage.secrets import SecretRow
+from app.storage.people.secrets import SecretRow
 from tools.base.containment import lies_in
 from tools.process.command_output import CommandFailed, output_of
 

@@ -21,11 +21,11 @@ from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
 from app.storage.notices.notifications import NotificationStore
 from app.storage.people.prompts import PromptStore
+from app.storage.people.secrets import SecretTable
 from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
 from app.storage.schedules import ScheduleStore
-from app.storage.secrets import SecretTable
 from app.storage.served_models import ServedModelStore
 from app.storage.sessions import SessionStore
 from app.storage.state import StateStore

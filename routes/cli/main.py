@@ -176,7 +176,7 @@ def _parse_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse(args: argparse.Namespace, _environ: Environ) -> int:
-    from routes.cli.parse_text import parse_stdin
+    from routes.cli.dialects.parse_text import parse_stdin
 
     return parse_stdin(args.tools, not args.no_fences)
 
@@ -192,8 +192,8 @@ def _dialects_flags(parser: argparse.ArgumentParser) -> None:
 
 def _dialects(args: argparse.Namespace, _environ: Environ) -> int:
     if args.template:
-        return int(import_module("routes.cli.template_report").print_template(args.template))
-    from routes.cli.parse_text import print_dialects
+        return int(import_module("routes.cli.dialects.template_report").print_template(args.template))
+    from routes.cli.dialects.parse_text import print_dialects
 
     return print_dialects()
 

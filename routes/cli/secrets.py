@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from app.config.secret_spec import COMMAND_TOOLS, SOURCES, SecretSpec
 from app.config.settings import Loaded
-from app.core.secret_spec import COMMAND_TOOLS, SOURCES, SecretSpec
 from app.secrets.library import SecretExists, UnknownSecret, add_secret, remove_secret, spec_of
 from app.secrets.sources import SecretSources, SecretUnavailable, UnfitSecret
-from app.storage.secrets import SecretRow, SecretTable
+from app.storage.people.secrets import SecretRow, SecretTable
 from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.endpoints import BY, TAKEN_IN
 from routes.cli.tokens import with_store
@@ -88,7 +88,7 @@ async def _add(store: SecretTable, sources: SecretSources, args: argparse.Namesp
     try:
         if is_there and not args.replace:
             raise SecretExists(args.name)  # before the value is typed
-        await add_secret(store, sources, args.name, spec, _value(spec), BY, replaces=args.replace)
+        await add_secret(store, sources, args.name, spec, _value(spec), by=BY, replaces=args.replace)
     except (UnfitSecret, SecretExists, SecretUnavailable) as refusal:
         raise Refused(422, "unfit_secret", str(refusal)) from None
     print(f"{args.name} is {'replaced' if is_there else 'added'}. {TAKEN_IN}")

@@ -18,8 +18,8 @@ from msgspec import Struct
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.mcp import McpServerRow
+from app.storage.people.secrets import SecretRow
 from app.storage.runs import RunCounts
-from app.storage.secrets import SecretRow
 from app.storage.sql.columns import Select
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS, SECRETS
 from app.storage.sql.principals import TOKEN_COUNTS

@@ -11,12 +11,12 @@ from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.inspection.database_file import StoredConfiguration
 from app.storage.mcp import McpServerRow
+from app.storage.people.secrets import SecretRow
 from app.storage.postgres.connections import MOST, Connection
 from app.storage.postgres.database import place_of
 from app.storage.postgres.failures import FAILURES, failure
 from app.storage.postgres.schema import EXISTS, NEEDED, SCHEMA
 from app.storage.runs import RunCounts
-from app.storage.secrets import SecretRow
 from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS, SECRETS
 from app.storage.sql.principals import TOKEN_COUNTS
 from app.storage.sql.runs import RUN_COUNTS

@@ -3,7 +3,7 @@
 -- Approvals: `origins` is JSON, the spans of the arguments and where their text comes from.
 ALTER TABLE approvals ADD COLUMN origins TEXT NOT NULL DEFAULT '[]';
 
--- Secrets: `spec` is the JSON of app.core.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
+-- Secrets: `spec` is the JSON of app.config.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
 CREATE TABLE secrets (
     name   TEXT NOT NULL PRIMARY KEY,
     spec   TEXT NOT NULL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from app.storage.changes import Change
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow, McpTrustRemoved, McpTrustRow
+from app.storage.people.secrets import SecretRemoved, SecretRow, SecretUsed
 from app.storage.profiles import ProfileRemoved, ProfileRow
-from app.storage.secrets import SecretRemoved, SecretRow, SecretUsed
 from app.storage.served_models import ServedModelRemoved, ServedModelRow
 from app.storage.sql.columns import Write, delete, select, upsert, write
 from app.storage.sql.rows import Rows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.secret_spec import COMMAND
+from app.config.secret_spec import COMMAND
 from app.secrets.library import Secrets, spec_of
 from app.secrets.sources import SecretSources, SecretUnavailable
 from app.storage.changes import Change
-from app.storage.secrets import SecretRow
+from app.storage.people.secrets import SecretRow
 from routes.cli.doctor.finding import Finding, Findings, Subject, ok, problem, skipped, warning
 
 

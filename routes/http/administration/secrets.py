@@ -8,8 +8,8 @@ from pydantic import Field, SecretStr, field_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.core.secret_spec import STORED, SecretSpec
-from app.storage.secrets import SecretRow
+from app.config.secret_spec import STORED, SecretSpec
+from app.storage.people.secrets import SecretRow
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged

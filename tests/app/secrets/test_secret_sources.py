@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.core.secret_spec import SecretSpec
+from app.config.secret_spec import SecretSpec
 from app.redaction.redactor import MARK, Redactor
 from app.secrets.library import SecretExists, Secrets, UnknownSecret, base64_spellings
 from app.secrets.sources import MOST_VALUE, SecretSources, SecretUnavailable, UnfitSecret
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
-from app.storage.secrets import SecretRemoved, SecretRow
+from app.storage.people.secrets import SecretRemoved, SecretRow
 from tests.support.settings import load
 
 pytestmark = pytest.mark.anyio

@@ -253,7 +253,11 @@ async def test_servers_with_one_key_file_share_secrets_and_one_without_it_says_s
         await until(other, lambda: len(other.services.factory.secrets.rights.all) == 1)
         url = other.services.settings.postgres_url
     (tmp_path / "c").mkdir()
-    flags = {"database_url": url, "lease_s": str(LEASE_S), "secret_key": "a key of tests, the same at both servers"}
+    flags: dict[str, Any] = {
+        "database_url": url,
+        "lease_s": str(LEASE_S),
+        "secret_key": "a key of tests, the same at both servers",
+    }
     async with asyncio.timeout(LIMIT_S), serving(tmp_path / "c", Scripted([call, "Done."]), node="a", **flags) as third:
         events = await third.chat("Go.", approval="auto")
         [refused] = [event["text"] for event in events if event["type"] == "tool.finished"]

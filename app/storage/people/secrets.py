@@ -10,7 +10,7 @@ from app.storage.changes import Change, ChangeWriter
 class SecretRow(Change, frozen=True):
     """A secret; a later row of its name replaces it.
 
-    `spec` is the JSON of `app.core.secret_spec.SecretSpec`. `sealed` is the encrypted value, None where the source
+    `spec` is the JSON of `app.config.secret_spec.SecretSpec`. `sealed` is the encrypted value, None where the source
     holds it. `used` is the time of the last call that it went with.
     """
 
