@@ -14,7 +14,7 @@ from tools.base.rights import names_match
 from tools.web.egress import ANY, pattern_of
 
 NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-NAME_RULE = "a secret's name has 1 to 64 letters, digits, . _ - and begins with a letter or digit"
+NAME_RULE = "A secret's name has 1 to 64 letters, digits, . _ - and begins with a letter or digit."
 STORED = ""  # the source of a value that is stored, encrypted
 ENVIRONMENT, CREDENTIAL, COMMAND = "env", "credential", "command"
 SOURCES = f"{ENVIRONMENT}:NAME, {CREDENTIAL}:NAME or {COMMAND}:'PROGRAM ARGUMENT ...'"
@@ -27,13 +27,6 @@ _VARIABLE_END = lazy_pattern(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS
 _VARIABLE_OF_FILE = lazy_pattern(r"(LD|DYLD|PYTHON|GIT_CONFIG|GIT_SSL|SSL)_", re.IGNORECASE)
 _SOURCE_NAME = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = lazy_pattern(r"(?:[A-Z]{1,16} )?/[\x21-\x7e]*")
-
-
-def checked_secret_name(name: str) -> str:
-    """Return the name. Raises ValueError with the rule."""
-    if not NAME.fullmatch(name):
-        raise ValueError(NAME_RULE)
-    return name
 
 
 def _host(written: str) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from app.config.secret_spec import SecretSpec, checked_secret_name
+from app.config.secret_spec import NAME, NAME_RULE, SecretSpec
 from app.policy.secret_rights import SecretRight, SecretRights
 from app.redaction.redactor import Redactor
 from app.secrets.sources import SecretSources, SecretUnavailable, UnfitSecret, checked_value
@@ -64,6 +64,7 @@ class Secrets:
         self._rows: dict[str, SecretRow] = {}
         self._specs: dict[str, SecretSpec] = {}
         self._reading = asyncio.Lock()
+        self._changed: set[str] = set()  # what `on_change` does not know yet
         self._resolved: dict[str, Resolved] = {}
 
     async def watch_forever(self) -> None:
@@ -77,21 +78,26 @@ class Secrets:
 
     async def reload(self) -> None:
         """Take the secrets of the store, and let stored values be redacted from now on. Raises StoreFailed."""
+        await self._read()
+        changed, self._changed = self._changed, set()
+        if changed and self.on_change:
+            await self.on_change(changed)
+
+    async def _read(self) -> None:
         async with self._reading:
             rows = {row.name: replace(row, used=None) for row in await self._store.secrets()}
             changed = {name for name in {*rows, *self._rows} if rows.get(name) != self._rows.get(name)}
             if not changed:
                 return
             self._rows, self._specs = rows, {row.name: spec for row in rows.values() if (spec := spec_of(row))}
+            self._changed |= changed
         for name in sorted(changed & self._specs.keys()):
             if not self._specs[name].source:
                 try:
                     await self._value(name)
                 except SecretUnavailable as problem:
                     logger.warning("%s", problem)
-        self.rights.all = tuple([_right(rows[name], spec) for name, spec in self._specs.items() if spec.env])
-        if self.on_change:
-            await self.on_change(changed)
+        self.rights.all = tuple([_right(self._rows[name], spec) for name, spec in self._specs.items() if spec.env])
 
     async def value(self, name: str, host: str = "", *, bound: bool = False) -> str:
         """Return a value as it is now, for requests to `host` if one is given; `bound`: the secret has to name it.
@@ -113,14 +119,12 @@ class Secrets:
         for right in rights:
             if (spec := self._specs.get(right.name)) is None or right not in self.rights.all or not spec.env:
                 raise SecretUnavailable(f"The secret {right.name} was removed or replaced: ask for the call again.")
-            value = await self._value(right.name)
-            placeholder = PLACEHOLDER + secrets.token_hex(16)
             found.append(
                 BoxSecret(
                     name=right.name,
                     variable=spec.env,
-                    placeholder=placeholder,
-                    value=value,
+                    placeholder=PLACEHOLDER + secrets.token_hex(16),
+                    value=await self._value(right.name),
                     hosts=spec.hosts,
                     paths=spec.paths,
                 )
@@ -130,7 +134,7 @@ class Secrets:
     async def _reread(self) -> None:
         """Take what other processes have removed or replaced until now. Raises SecretUnavailable."""
         try:
-            await self.reload()
+            await self._read()  # those that follow changes come later: one of them may be what asks
         except StoreFailed as failure:
             raise SecretUnavailable(f"No secret can be used now. {failure}") from failure
 
@@ -152,46 +156,38 @@ class Secrets:
 
     async def add(self, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool = False) -> None:
         """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
-        await add_secret(self._store, self._sources, name, spec, value, by=by, replaces=replaces)
+        rows = {row.name: row for row in await self._store.secrets()}
+        check_free(name, rows, replaces=replaces)
+        others = [row for row in rows.values() if row.name != name]
+        for row in others:
+            if spec.env and (known := spec_of(row)) and known.env == spec.env:
+                raise UnfitSecret(f"{spec.env} is the variable of the secret {row.name}: a call can have one of them.")
+        written, sealed = spec.model_dump_json(exclude_defaults=True), None
+        if not spec.source:
+            stored = next((row for row in others if row.sealed is not None), None)
+            if stored and (known := spec_of(stored)):
+                await self._sources.value(stored, known)  # no second key beside the one that is missing
+            sealed = self._sources.sealed(name, written, checked_value(value), is_first=stored is None)
+        decision = "replaced" if name in rows else "added"
+        await self._store.write(
+            [SecretRow(name, written, sealed, by, time.time()), _audit(name, decision, by, written)]
+        )
         await self.reload()
 
     async def remove(self, name: str, by: str) -> None:
         """Raises UnknownSecret, StoreFailed."""
-        await remove_secret(self._store, name, by)
+        if name not in {row.name for row in await self._store.secrets()}:
+            raise UnknownSecret(name)
+        await self._store.write([SecretRemoved(name), _audit(name, "removed", by)])
         await self.reload()
 
 
-async def add_secret(
-    store: SecretTable, sources: SecretSources, name: str, spec: SecretSpec, value: str, *, by: str, replaces: bool
-) -> None:
-    """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
-    rows = {row.name: row for row in await store.secrets()}
-    try:
-        checked_secret_name(name)
-    except ValueError as wrong:
-        raise UnfitSecret(f"{wrong}.") from None
-    if name in rows and not replaces:
+def check_free(name: str, taken: Collection[str], *, replaces: bool) -> None:
+    """Raises UnfitSecret, SecretExists."""
+    if not NAME.fullmatch(name):
+        raise UnfitSecret(NAME_RULE)
+    if name in taken and not replaces:
         raise SecretExists(name)
-    for other, row in rows.items():
-        if spec.env and other != name and (known := spec_of(row)) and known.env == spec.env:
-            raise UnfitSecret(f"{spec.env} is the variable of the secret {other}: a call can have one value of it.")
-    written = spec.model_dump_json(exclude_defaults=True)
-    sealed = None
-    if not spec.source:
-        stored = [row for row in rows.values() if row.sealed is not None]
-        others = [row for row in stored if row.name != name]
-        if others and (known := spec_of(others[0])):
-            await sources.value(others[0], known)  # no second key beside the one that is missing
-        sealed = sources.sealed(name, written, checked_value(value), is_first=not others)
-    row = SecretRow(name, written, sealed, by, time.time())
-    await store.write([row, _audit(name, "replaced" if name in rows else "added", by, written)])
-
-
-async def remove_secret(store: SecretTable, name: str, by: str) -> None:
-    """Raises UnknownSecret, StoreFailed."""
-    if name not in {row.name for row in await store.secrets()}:
-        raise UnknownSecret(name)
-    await store.write([SecretRemoved(name), _audit(name, "removed", by)])
 
 
 def spec_of(row: SecretRow) -> SecretSpec | None:
@@ -213,7 +209,9 @@ def base64_spellings(value: str) -> Iterator[str]:
 
 
 def _right(row: SecretRow, spec: SecretSpec) -> SecretRight:
-    return SecretRight(row.name, spec.env or "", spec.hosts, spec.tools, Role(spec.role), row.at)
+    return SecretRight(
+        row.name, variable=spec.env or "", hosts=spec.hosts, tools=spec.tools, role=Role(spec.role), since=row.at
+    )
 
 
 def _audit(name: str, decision: str, by: str, why: str = "") -> AuditRow:

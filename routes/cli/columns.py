@@ -19,7 +19,10 @@ def action(actions: argparse._SubParsersAction[_Parser], name: str, text: str) -
 
 def flag_problems(wrong: ValidationError) -> str:
     """The problems of fields that were given as flags."""
-    texts = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
+    flags = (
+        (f"--{str(error['loc'][0]).replace('_', '-')}: " if error["loc"] else "", error) for error in wrong.errors()
+    )
+    texts = (f"{flag}{error['msg']}" for flag, error in flags)
     return "; ".join(texts).replace("Value error, ", "")
 
 

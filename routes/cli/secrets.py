@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from app.config.secret_spec import COMMAND_TOOLS, SOURCES, SecretSpec
 from app.config.settings import Loaded
-from app.secrets.library import SecretExists, UnknownSecret, add_secret, remove_secret, spec_of
+from app.redaction.redactor import Redactor
+from app.secrets.library import SecretExists, Secrets, UnknownSecret, check_free
 from app.secrets.sources import SecretSources, SecretUnavailable, UnfitSecret
-from app.storage.people.secrets import SecretRow, SecretTable
+from app.storage.people.secrets import SecretRow
 from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.endpoints import BY, TAKEN_IN
 from routes.cli.tokens import with_store
@@ -70,30 +71,30 @@ def secret_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentP
 def run_secret(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
     sources = SecretSources.of(loaded.settings, environ)
-    match args.action:
-        case "add":
-            return with_store(loaded, lambda store: _add(store, sources, args))
-        case "remove":
-            return with_store(loaded, lambda store: _remove(store, args.name))
-    return with_store(loaded, _list)
+    act = {"add": _add, "list": _list, "remove": _remove}[args.action]
+    return with_store(loaded, lambda store: act(Secrets(store, sources, Redactor()), args))
 
 
-async def _add(store: SecretTable, sources: SecretSources, args: argparse.Namespace) -> int:
+async def _add(secrets: Secrets, args: argparse.Namespace) -> int:
     given = {FIELDS.get(flag, flag): value for flag in FLAGS if (value := getattr(args, f"its_{flag}")) is not None}
     try:
         spec = SecretSpec.model_validate(given)
     except ValidationError as wrong:
-        raise Refused(422, "unfit_secret", _problems(wrong)) from None
-    is_there = args.name in {row.name for row in await store.secrets()}
+        problems = flag_problems(wrong)
+        for flag, field in FIELDS.items():
+            problems = problems.replace(f"--{field}:", f"--{flag}:")
+        raise Refused(422, "unfit_secret", problems) from None
+    taken = {row.name for row, _ in await secrets.rows()}
     try:
-        if is_there and not args.replace:
-            raise SecretExists(args.name)  # before the value is typed
-        await add_secret(store, sources, args.name, spec, _value(spec), by=BY, replaces=args.replace)
+        check_free(args.name, taken, replaces=args.replace)  # before the value is typed
+        await secrets.add(args.name, spec, _value(spec), BY, replaces=args.replace)
     except (UnfitSecret, SecretExists, SecretUnavailable) as refusal:
         raise Refused(422, "unfit_secret", str(refusal)) from None
-    print(f"{args.name} is {'replaced' if is_there else 'added'}. {TAKEN_IN}")
-    if spec.source:
-        await _try_source(store, sources, args.name)
+    print(f"{args.name} is {'replaced' if args.name in taken else 'added'}. {TAKEN_IN}")
+    try:
+        await secrets.value(args.name)
+    except SecretUnavailable as problem:
+        print(f"dragoman: from here: {exact(str(problem))} The server may see another environment.", file=sys.stderr)
     return 0
 
 
@@ -103,42 +104,21 @@ def _value(spec: SecretSpec) -> str:
     return getpass.getpass("The value (not shown): ") if sys.stdin.isatty() else sys.stdin.read()
 
 
-async def _try_source(store: SecretTable, sources: SecretSources, name: str) -> None:
-    """Say on stderr if the source has no value here; the server may have another environment."""
-    [row] = [row for row in await store.secrets() if row.name == name]
+async def _remove(secrets: Secrets, args: argparse.Namespace) -> int:
     try:
-        if spec := spec_of(row):
-            await sources.value(row, spec)
-    except SecretUnavailable as problem:
-        print(f"dragoman: from here: {exact(str(problem))} The server may see another environment.", file=sys.stderr)
-
-
-def _problems(wrong: ValidationError) -> str:
-    """The problems by flag; those of the whole have none."""
-    texts = [str(error["ctx"]["error"]) for error in wrong.errors() if not error["loc"]]
-    flags = {field: flag for flag, field in FIELDS.items()}
-    text = flag_problems(wrong) if not texts else f"{'; '.join(texts)}."
-    for field, flag in flags.items():
-        text = text.replace(f"--{field}:", f"--{flag}:")
-    return text
-
-
-async def _remove(store: SecretTable, name: str) -> int:
-    try:
-        await remove_secret(store, name, BY)
+        await secrets.remove(args.name, BY)
     except UnknownSecret as unknown:
         raise Refused(404, "not_found", str(unknown)) from None
-    print(f"{name} is removed. Calls that are under way keep it until they end. {TAKEN_IN}")
+    print(f"{args.name} is removed. Calls that are under way keep it until they end. {TAKEN_IN}")
     return 0
 
 
-async def _list(store: SecretTable) -> int:
-    print("\n".join(aligned(COLUMNS, map(_columns, await store.secrets()))))
+async def _list(secrets: Secrets, _: argparse.Namespace) -> int:
+    print("\n".join(aligned(COLUMNS, (_columns(row, spec or SecretSpec()) for row, spec in await secrets.rows()))))
     return 0
 
 
-def _columns(row: SecretRow) -> Mapping[str, str]:
-    spec = spec_of(row) or SecretSpec()
+def _columns(row: SecretRow, spec: SecretSpec) -> Mapping[str, str]:
     return {
         "name": row.name,
         "variable": spec.env or "-",

@@ -224,7 +224,7 @@ async def test_a_value_that_cannot_be_hidden_or_sent_is_refused_and_not_repeated
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a/b", "x" * 65, "é"])
 async def test_a_bad_name_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnfitSecret, match="a secret's name has"):
+    with pytest.raises(UnfitSecret, match="A secret's name has"):
         await secrets_in(tmp_path).add(name, SPEC, VALUE, "ann")
 
 

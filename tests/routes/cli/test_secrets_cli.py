@@ -63,7 +63,7 @@ REFUSED = {
     (*ADD, f"--value={VALUE}"): "A value is never given on the command line",
     ("add", "github", VALUE): "A value is never given on the command line",
     (*ADD, "--hots=x"): "unknown: --hots",
-    ("add", "a b", "--host", "a.example"): "a secret's name has 1 to 64 letters",
+    ("add", "a b", "--host", "a.example"): "A secret's name has 1 to 64 letters",
     ("add", "x", "--env", "X_TOKEN"): "a secret for commands needs the hosts",
     ("add", "x", "--env", "PATH", "--host", "a.example"): "--env: is no variable for a secret",
     ("add", "x", "--host", "*"): "--host: '*' names too many hosts",

@@ -14,8 +14,10 @@ import pytest
 
 from app.models.scripted import Scripted
 from app.redaction.redactor import MARK
+from app.replay.recording import written
 from tests.support.access.people import bearer
 from tests.support.models.replies import tool_call
+from tests.support.replays import recorded
 from tests.support.sandbox.proxied import Server
 from tests.support.sandbox.proxied import serving as web_server
 from tests.support.server.delegating import ByTask, delegates, result_of
@@ -200,6 +202,8 @@ async def test_no_event_and_no_file_of_the_server_ever_holds_the_value(tmp_path:
         events = await served.chat(f"Do you know {VALUE}?") + await served.chat("Go on.", approval="auto")
         assert all(form not in str(events) for form in ECHOES.values())
         assert MARK in str(texts(events)[0])
+        recordings = "".join(written(one) for one in await recorded(served))
+        assert recordings and VALUE not in recordings
         for path in ("/sessions", f"/sessions/{events[0]['session']}", "/audit", "/secrets", "/approvals"):
             assert VALUE not in (await served.client.get(path)).text, path
     found = [path for path in (tmp_path / "data").rglob("*") if path.is_file() and VALUE.encode() in path.read_bytes()]
@@ -216,7 +220,7 @@ async def test_helpers_have_the_secrets_of_their_person(tmp_path: Path) -> None:
         assert row["why"] == "It goes with the secret github."
 
 
-async def sent_to(server: Server) -> list[str]:
+def sent_to(server: Server) -> list[str]:
     """The Authorization headers of the requests that a web server got."""
     lines = [line for head in server.heads for line in head.decode().split("\r\n")]
     return [line.partition(": ")[2] for line in lines if line.lower().startswith("authorization:")]
@@ -230,28 +234,20 @@ async def test_a_host_gets_the_value_until_it_is_replaced_and_jobs_keep_theirs(t
         loop = f"{sends} && until [ -e go ]; do sleep 0.05; done; {sends}"
         replies = [
             tool_call("bash", command=loop, network=[host], background=True),
-            bash(sends, host),
-            bash(sends, host),
-            "Done.",
+            *[bash(sends, host), "Done."] * 2,
         ]
         async with serving(tmp_path, Scripted(replies), private_hosts=THERE, job_follow_up=False) as served:
             assert (await add(served, hosts=[f"http://{host}"])).status_code == 201
-            async with aclosing(served.turn(message="Go.", approval="auto")) as turn:
-                await until(turn, "tool.finished")
-                while not await sent_to(server):
-                    await served.services.store.check()
-                await until(turn, "tool.finished")
-                assert (
-                    await add(served, hosts=[f"http://{host}"], value=f"{VALUE}-2", replace=True)
-                ).status_code == 201
-                await until(turn, "tool.finished")
-                events = [event async for event in turn]
-            assert of_kind(events, "run.finished")
-            (tmp_path / "work" / "go").write_text("")
-            while len(await sent_to(server)) < 4:
+            assert len(texts(await served.chat(approval="auto"))) == 2
+            while len(sent_to(server)) < 2:  # by the call, and by the job that goes on
                 await served.services.store.check()
-        sent = await sent_to(server)
-    assert set(sent) <= {f"Bearer {VALUE}", f"Bearer {VALUE}-2"} and sent[0] == sent[-1] == f"Bearer {VALUE}"
+            again = await add(served, hosts=[f"http://{host}"], value=f"{VALUE}-2", replace=True)
+            assert again.status_code == 201
+            assert len(texts(await served.chat(approval="auto"))) == 1
+            (tmp_path / "work" / "go").write_text("")
+            while len(sent_to(server)) < 4:
+                await served.services.store.check()
+        assert sent_to(server) == [f"Bearer {VALUE}", f"Bearer {VALUE}", f"Bearer {VALUE}-2", f"Bearer {VALUE}"]
 
 
 async def test_a_secret_that_cannot_be_resolved_refuses_the_call_and_nothing_else(tmp_path: Path) -> None:
@@ -266,6 +262,16 @@ async def test_a_secret_that_cannot_be_resolved_refuses_the_call_and_nothing_els
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "secret_unavailable")
         (tmp_path / "elsewhere.key").rename(tmp_path / "data" / "secrets.key")
         assert (await add(served, name="other", env="OTHER_TOKEN")).status_code == 201, "nothing is started anew"
+
+
+async def test_without_the_box_of_bubblewrap_a_call_with_a_secret_is_refused_in_words(tmp_path: Path) -> None:
+    replies = [bash(SHOW), tool_call("bash", command="echo fine"), "Done."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies), unsafe_no_sandbox=True) as served:
+        await add(served)
+        refused, fine = texts(await served.chat(approval="auto"))
+        assert refused.startswith("bash was not run: No secret can be used here") and fine == "fine"
+        [listed] = (await served.client.get("/secrets")).json()["secrets"]
+        assert listed["used"] is None
 
 
 REFUSED: list[tuple[dict[str, object], int, str]] = [
