@@ -60,12 +60,8 @@ class Peer:
         return event
 
     async def send(self, *events: h11.Event) -> None:
-        """Raises Refused, without the words of h11, which hold the header that it does not send."""
-        try:
-            data = b"".join(self.http.send(event) or b"" for event in events)
-        except h11.LocalProtocolError:
-            raise Refused(400, "A header cannot be sent as it is.") from None
-        self.writer.write(data)
+        """Raises h11.LocalProtocolError."""
+        self.writer.write(b"".join(self.http.send(event) or b"" for event in events))
         await self.writer.drain()
 
     @property
@@ -100,6 +96,10 @@ class Exchange:
             pass
         except Refused as refused:
             await self._refuse(refused)
+        except h11.LocalProtocolError:  # whose message may hold the header
+            await self._refuse(Refused(400, "With the secret in it a header cannot be sent."))
+        finally:
+            self._here.writer.close()  # at once: the host may take its time to end its own connection
 
     async def _one(self) -> bool:
         """Pass on one request and its answer; return whether there can be another. Raises Gone, Refused."""
@@ -146,7 +146,8 @@ class Exchange:
             raise Refused(501, f"{method.decode()} is not passed on to a host of a secret.")
         target = self._target(request.target)
         named = dict(request.headers)
-        if named.get(b"host", b"").decode("latin-1").lower() not in {"", *origin.spellings}:
+        host = named.get(b"host", b"").decode("latin-1").lower()
+        if origin.scheme == "https" and host not in {"", *origin.spellings}:  # else it is the URL's
             raise Refused(421, f"The Host header must name {origin.host}, to which this connection goes.")
         if b"upgrade" in named:
             raise Refused(501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1.")
@@ -160,8 +161,8 @@ class Exchange:
             self._withhold(f"the secret {secret.name} is for {', '.join(secret.paths)} alone, and not in {shown}")
 
         filled = with_values(self._secrets, method, target, kept, withhold)
-        host = (b"Host", min(origin.spellings, key=len).encode())
-        return h11.Request(method=method, target=target, headers=[host, (b"Accept-Encoding", b"identity"), *filled])
+        own = [(b"Host", min(origin.spellings, key=len).encode()), (b"Accept-Encoding", b"identity")]
+        return h11.Request(method=method, target=target, headers=[*own, *filled])
 
     def _target(self, target: bytes) -> bytes:
         """Return the path and query. Raises Refused."""

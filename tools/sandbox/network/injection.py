@@ -187,7 +187,7 @@ class Mask:
 def forms_of(value: str) -> frozenset[bytes]:
     """A value as servers may repeat it: as it is, escaped, and in base64, wherever it begins in what is encoded."""
     plain = value.encode()
-    forms = {plain, quote(value, safe="").encode(), json.dumps(value)[1:-1].encode()}
+    forms = {plain, quote(value).encode(), quote(value, safe="").encode(), json.dumps(value)[1:-1].encode()}
     for encode in (b64encode, urlsafe_b64encode):
         for before in range(3):
             coded = encode(bytes(before) + plain).rstrip(b"=")

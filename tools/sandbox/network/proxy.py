@@ -299,7 +299,10 @@ def serve(rules: Mapping[str, Any], channel: socket.socket, sandbox: int, interc
 
 async def _serve_until(proxy: Proxy, listener: socket.socket, sandbox: int) -> None:
     ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sandbox, ended.set)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sandbox, ended.set)
+    if proxy.intercept:  # no traceback of this process is shown to the command
+        loop.set_exception_handler(lambda *_: None)
     server = await asyncio.start_server(proxy, sock=listener, limit=MAX_HEAD)
     await ended.wait()
     server.close()

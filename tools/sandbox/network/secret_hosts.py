@@ -84,7 +84,7 @@ class Connection:
             return await exchange(here, there, head)
         try:  # the writer goes on with TLS by itself
             await here[1].start_tls(self._hosts.shown_as(self._origin.host))
-        except ssl.SSLError:
+        except (ssl.SSLError, ConnectionError):
             self._hosts.note(
                 f"a program did not accept the sandbox's certificate for {self._origin.host}, with which secrets are "
                 "put into requests: it trusts only authorities that it brings, or this one host's own"
