@@ -146,7 +146,8 @@ class Secrets:
         known = self._resolved.get(name)
         if known is None or known.row != row or known.until < time.monotonic():
             value = await self._sources.value(row, spec)
-            self._redactor.add(value, *base64_spellings(value))
+            if known is None or known.value != value:
+                self._redactor.add(value, *base64_spellings(value))
             known = self._resolved[name] = Resolved(row, value, time.monotonic() + KEPT_S)
         return known.value
 
