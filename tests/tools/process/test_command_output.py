@@ -32,9 +32,13 @@ async def test_a_program_that_fails_says_how(argv: tuple[str, ...]) -> None:
         await output_of(argv, b"", ENVIRON, 100)
 
 
+def runs(pid: Path) -> bool:
+    return Path(f"/proc/{pid.read_text().strip()}/exe").exists()
+
+
 async def test_what_it_has_started_ends_with_it_when_its_time_is_over(tmp_path: Path) -> None:
     started = tmp_path / "pid"
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(2):
             await output_of(["sh", "-c", f"setsid sleep 600 & echo $! > {started}; wait"], b"", ENVIRON, 100)
-    assert not Path(f"/proc/{started.read_text().strip()}/exe").exists()
+    assert not runs(started)
