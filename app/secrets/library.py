@@ -6,8 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.people.secrets import SecretRemoved, SecretRow, SecretTable
 from tools.base.rights import Role
+from tools.sandbox.network.injection import forms_of
 from tools.sandbox.network.secrets import BoxSecret
 
 RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
@@ -147,7 +147,7 @@ class Secrets:
         if known is None or known.row != row or known.until < time.monotonic():
             value = await self._sources.value(row, spec)
             if known is None or known.value != value:
-                self._redactor.add(value, *base64_spellings(value))
+                self._redactor.add(*[form.decode() for form in forms_of(value)])
             known = self._resolved[name] = Resolved(row, value, time.monotonic() + KEPT_S)
         return known.value
 
@@ -198,15 +198,6 @@ def spec_of(row: SecretRow) -> SecretSpec | None:
     except ValidationError:
         logger.error("secret %s in the store is invalid; remove it and add it again", row.name)
         return None
-
-
-def base64_spellings(value: str) -> Iterator[str]:
-    """Yield what stays of a value in Base64 (both alphabets), wherever in the encoded text it begins."""
-    for offset in range(3):
-        coded = b64encode(b"\0" * offset + value.encode())
-        whole = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6].decode()
-        yield whole
-        yield whole.translate({ord("+"): "-", ord("/"): "_"})
 
 
 def _right(row: SecretRow, spec: SecretSpec) -> SecretRight:
