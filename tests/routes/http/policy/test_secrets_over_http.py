@@ -88,7 +88,7 @@ async def test_a_call_that_is_allowed_has_the_secret_in_its_audit(tmp_path: Path
     replies = [bash(SHOW), bash(SHOW, "example.org"), tool_call("bash", command=SHOW), "Done."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
         await add(served)
-        seen = texts(await served.chat(approval="auto"))
+        seen = texts(await served.chat(approval="auto", when_absent="deny"))  # as in a run that nobody attends
         assert seen[0].startswith("dragoman_placeholder_") and seen[1:] == ["none", "none"], "of its hosts alone"
         whys = [row["why"] for row in await audit_of(served, "bash")]
         assert sorted(whys) == ["", "", "It goes with the secret github."]
