@@ -39,6 +39,7 @@ from tools.mcp.manager import Manager
 from tools.mcp.model import (
     Hooks,
     McpEvent,
+    NoSuchServer,
     ObserveOperation,
     ServerChanged,
     ServerConfig,
@@ -310,8 +311,10 @@ class McpServers:
     async def follow_secrets(self, names: Collection[str]) -> None:
         """Connect anew the servers whose secrets have changed; those that are stopped take them at their next start."""
         for name, config in list(self._configs.items()):
-            if names_secret(config, names) and self.named(name).state is not ServerState.STOPPED:
-                await self.manager.reconnect(name)
+            if names_secret(config, names):
+                with suppress(NoSuchServer):  # removed meanwhile
+                    if self.named(name).state is not ServerState.STOPPED:
+                        await self.manager.reconnect(name)
 
     def not_signed_in(self, state: str, reason: str) -> str:
         """A person came back without a permission. The server's name. Raises SignInFailed."""
