@@ -41,7 +41,7 @@ def draw_authority() -> tuple[bytes, bytes]:
 
 
 class Certificates:
-    """What the proxy shows as the hosts of its secrets, signed by the box's authority."""
+    """Certificates that the proxy shows as those of hosts, signed by the box's authority."""
 
     def __init__(self, authority_key: bytes) -> None:
         key = load_pem_private_key(authority_key, password=None)

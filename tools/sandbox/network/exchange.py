@@ -26,7 +26,7 @@ _NOT_ASKED_FOR = (*NOT_PASSED_ON, b"te", b"trailer", b"accept-encoding", b"range
 _NOT_ANSWERED = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"upgrade", b"trailer", b"alt-svc"))
 
 
-class Refused(Exception):
+class NotPassedOn(Exception):
     """A request that is not passed on, or an answer that is not. The message says why."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -48,12 +48,12 @@ class Peer:
             self.http.receive_data(received)
 
     async def receive(self) -> h11.Event:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         try:
             while (event := self.http.next_event()) is h11.NEED_DATA:
                 self.http.receive_data(await self.reader.read(BLOCK))
         except h11.RemoteProtocolError as error:
-            raise Refused(error.error_status_hint, f"This is not HTTP/1.1 as it is read here: {error}.") from None
+            raise NotPassedOn(error.error_status_hint, f"This is not HTTP/1.1 as it is read here: {error}.") from None
         if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
             raise Gone
         assert isinstance(event, h11.Event)
@@ -94,15 +94,15 @@ class Exchange:
                 self._there.http.start_next_cycle()
         except Gone:
             pass
-        except Refused as refused:
+        except NotPassedOn as refused:
             await self._refuse(refused)
         except h11.LocalProtocolError:  # whose message may hold the header
-            await self._refuse(Refused(400, "With the secret in it a header cannot be sent."))
+            await self._refuse(NotPassedOn(400, "With the secret in it a header cannot be sent."))
         finally:
             self._here.writer.close()  # at once: the host may take its time to end its own connection
 
     async def _one(self) -> bool:
-        """Pass on one request and its answer; return whether there can be another. Raises Gone, Refused."""
+        """Pass on one request and its answer; return whether there can be another. Raises Gone, NotPassedOn."""
         event = await self._unless_closed(self._here.receive())
         if not isinstance(event, h11.Request):
             raise Gone
@@ -138,21 +138,23 @@ class Exchange:
             await asyncio.gather(asked, closed, return_exceptions=True)
 
     def _passed_on(self, request: h11.Request) -> h11.Request:
-        """Raises Refused."""
+        """Raises NotPassedOn."""
         origin, method, headers = self._origin, request.method, list(request.headers.raw_items())
         if request.http_version not in (b"1.0", b"1.1"):
-            raise Refused(505, "HTTP/1.1 alone is spoken with a host of a secret.")
+            raise NotPassedOn(505, "HTTP/1.1 alone is spoken with a host of a secret.")
         if method in (b"CONNECT", b"TRACE"):
-            raise Refused(501, f"{method.decode()} is not passed on to a host of a secret.")
+            raise NotPassedOn(501, f"{method.decode()} is not passed on to a host of a secret.")
         target = self._target(request.target)
         named = dict(request.headers)
         host = named.get(b"host", b"").decode("latin-1").lower()
         if origin.scheme == "https" and host not in {"", *origin.spellings}:  # else it is the URL's
-            raise Refused(421, f"The Host header must name {origin.host}, to which this connection goes.")
+            raise NotPassedOn(421, f"The Host header must name {origin.host}, to which this connection goes.")
         if b"upgrade" in named:
-            raise Refused(501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1.")
+            raise NotPassedOn(
+                501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1."
+            )
         if b"transfer-encoding" in named and b"content-length" in named:
-            raise Refused(400, "Send Content-Length or Transfer-Encoding, not both.")
+            raise NotPassedOn(400, "Send Content-Length or Transfer-Encoding, not both.")
         dropped = {*_NOT_ASKED_FOR, *(word.strip().lower() for word in named.get(b"connection", b"").split(b","))}
         kept = [(name, value) for name, value in headers if name.lower() not in dropped]
 
@@ -165,19 +167,19 @@ class Exchange:
         return h11.Request(method=method, target=target, headers=[*own, *filled])
 
     def _target(self, target: bytes) -> bytes:
-        """Return the path and query. Raises Refused."""
+        """Return the path and query. Raises NotPassedOn."""
         if self._origin.scheme == "http":
             for spelling in self._origin.spellings:
                 rest = target[len(f"http://{spelling}") :]
                 if target[: -len(rest) or None].decode("latin-1").lower() == f"http://{spelling}" and rest[:1] in b"/?":
                     return rest if rest.startswith(b"/") else b"/" + rest
-            raise Refused(421, f"This connection goes to {self._origin.host}: use another one for other URLs.")
+            raise NotPassedOn(421, f"This connection goes to {self._origin.host}: use another one for other URLs.")
         if target.startswith(b"/") or target == b"*":
             return target
-        raise Refused(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
+        raise NotPassedOn(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
 
     async def _send_body(self) -> None:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         while True:
             match await self._here.receive():
                 case h11.Data(data=data):
@@ -188,13 +190,13 @@ class Exchange:
                     raise Gone
 
     async def _send_answer(self) -> None:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         unpack: Unpack = _as_it_is
         while True:
             try:
                 event = await self._there.receive()
-            except Refused:
-                raise Refused(502, f"{self._origin.host} does not answer in HTTP/1.1.") from None
+            except NotPassedOn:
+                raise NotPassedOn(502, f"{self._origin.host} does not answer in HTTP/1.1.") from None
             match event:
                 case h11.InformationalResponse(status_code=100):
                     await self._here.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
@@ -215,7 +217,7 @@ class Exchange:
                     raise Gone
 
     def _head(self, response: h11.Response) -> tuple[h11.Response, Unpack]:
-        """The head of the answer, and how its body is unpacked. Raises Refused."""
+        """The head of the answer, and how its body is unpacked. Raises NotPassedOn."""
         mask, named = self._mask, dict(response.headers)
         dropped = {*_NOT_ANSWERED}
         unpack: Unpack = _as_it_is
@@ -224,7 +226,7 @@ class Exchange:
             dropped |= {b"content-encoding", b"content-length"}
             unpack = Unpacking()
         elif packing != b"identity":
-            raise Refused(502, f"{self._origin.host} compressed its answer, which cannot be read here.")
+            raise NotPassedOn(502, f"{self._origin.host} compressed its answer, which cannot be read here.")
         headers: Headers = [
             (name, mask.whole(value))
             for name, value in response.headers.raw_items()
@@ -235,7 +237,7 @@ class Exchange:
         reason = mask.whole(bytes(response.reason))
         return h11.Response(status_code=response.status_code, headers=headers, reason=reason), unpack
 
-    async def _refuse(self, refused: Refused) -> None:
+    async def _refuse(self, refused: NotPassedOn) -> None:
         """Answer in words where an answer is still possible."""
         if self._here.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer(self._here.writer, refused.status, str(refused))
@@ -253,12 +255,12 @@ class Unpacking:
         self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
-        """Raises Refused."""
+        """Raises NotPassedOn."""
         while data:
             try:
                 yield self._unpacker.decompress(data, BLOCK)
             except zlib.error:
-                raise Refused(502, "The answer is compressed, and broken.") from None
+                raise NotPassedOn(502, "The answer is compressed, and broken.") from None
             data = self._unpacker.unconsumed_tail
             if self._unpacker.eof and (data := self._unpacker.unused_data):  # gzip may have several parts
                 self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
