@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import h11
 
@@ -18,7 +19,6 @@ from tools.sandbox.network.proxy import BLOCK, MAX_HEAD, NOT_PASSED_ON, Streams,
 from tools.sandbox.network.secrets import BoxSecret
 
 Unpack = Callable[[bytes], Iterator[bytes]]
-_T = TypeVar("_T")
 
 _LINGER_S = 5.0  # for a body that is still being sent when its answer has come
 # A part of an answer, or one that is compressed, could hold a part of a value that is not recognised.
@@ -103,39 +103,19 @@ class Exchange:
 
     async def _one(self) -> bool:
         """Pass on one request and its answer; return whether there can be another. Raises Gone, NotPassedOn."""
-        event = await self._unless_closed(self._here.receive())
-        if not isinstance(event, h11.Request):
-            raise Gone
-        await self._there.send(self._passed_on(event))
-        up = asyncio.create_task(self._send_body())
-        down = asyncio.create_task(self._send_answer())
-        try:
+        # No longer than the host keeps its connection: a program that sees it closed opens a new one.
+        async with tasks(self._here.receive(), self._there.reader.read(1)) as (asked, closed):
+            await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if closed.done() or not isinstance(request := asked.result(), h11.Request):
+                raise Gone
+        await self._there.send(self._passed_on(request))
+        async with tasks(self._send_body(), self._send_answer()) as (up, down):
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
             if up.done():
                 up.result()
             await down
             await asyncio.wait({up}, timeout=_LINGER_S)
-            if up.done():
-                up.result()
-        finally:
-            up.cancel()
-            down.cancel()
-            await asyncio.gather(up, down, return_exceptions=True)
         return self._here.is_done and self._there.is_done
-
-    async def _unless_closed(self, asking: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for a request, but no longer than the host keeps its connection. Raises Gone."""
-        asked = asyncio.create_task(asking)
-        closed = asyncio.create_task(self._there.reader.read(1))
-        try:
-            await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
-            if closed.done():
-                raise Gone
-            return await asked
-        finally:
-            asked.cancel()
-            closed.cancel()
-            await asyncio.gather(asked, closed, return_exceptions=True)
 
     def _passed_on(self, request: h11.Request) -> h11.Request:
         """Raises NotPassedOn."""
@@ -144,10 +124,11 @@ class Exchange:
             raise NotPassedOn(505, "HTTP/1.1 alone is spoken with a host of a secret.")
         if method in (b"CONNECT", b"TRACE"):
             raise NotPassedOn(501, f"{method.decode()} is not passed on to a host of a secret.")
-        target = self._target(request.target)
+        if not request.target.startswith((b"/", b"*")):
+            raise NotPassedOn(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
         named = dict(request.headers)
         host = named.get(b"host", b"").decode("latin-1").lower()
-        if origin.scheme == "https" and host not in {"", *origin.spellings}:  # else it is the URL's
+        if host not in {"", *origin.spellings}:
             raise NotPassedOn(421, f"The Host header must name {origin.host}, to which this connection goes.")
         if b"upgrade" in named:
             raise NotPassedOn(
@@ -162,21 +143,9 @@ class Exchange:
             shown = ascii(f"{method.decode()} {request.target.decode()}"[:80])[1:-1]
             self._withhold(f"the secret {secret.name} is for {', '.join(secret.paths)} alone, and not in {shown}")
 
-        filled = with_values(self._secrets, method, target, kept, withhold)
+        filled = with_values(self._secrets, method, request.target, kept, withhold)
         own = [(b"Host", min(origin.spellings, key=len).encode()), (b"Accept-Encoding", b"identity")]
-        return h11.Request(method=method, target=target, headers=[*own, *filled])
-
-    def _target(self, target: bytes) -> bytes:
-        """Return the path and query. Raises NotPassedOn."""
-        if self._origin.scheme == "http":
-            for spelling in self._origin.spellings:
-                rest = target[len(f"http://{spelling}") :]
-                if target[: -len(rest) or None].decode("latin-1").lower() == f"http://{spelling}" and rest[:1] in b"/?":
-                    return rest if rest.startswith(b"/") else b"/" + rest
-            raise NotPassedOn(421, f"This connection goes to {self._origin.host}: use another one for other URLs.")
-        if target.startswith(b"/") or target == b"*":
-            return target
-        raise NotPassedOn(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
+        return h11.Request(method=method, target=request.target, headers=[*own, *filled])
 
     async def _send_body(self) -> None:
         """Raises Gone, NotPassedOn."""
@@ -232,8 +201,8 @@ class Exchange:
             for name, value in response.headers.raw_items()
             if name.lower() not in dropped and not mask.is_in(name)
         ]
-        if self._origin.scheme == "http" or named.get(b"connection", b"").lower() == b"close":
-            headers.append((b"Connection", b"close"))  # a program may use a proxy's connection for any http:// URL
+        if named.get(b"connection", b"").lower() == b"close":
+            headers.append((b"Connection", b"close"))
         reason = mask.whole(bytes(response.reason))
         return h11.Response(status_code=response.status_code, headers=headers, reason=reason), unpack
 
@@ -242,6 +211,18 @@ class Exchange:
         if self._here.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer(self._here.writer, refused.status, str(refused))
             await self._here.writer.drain()
+
+
+@asynccontextmanager
+async def tasks(*work: Coroutine[Any, Any, Any]) -> AsyncGenerator[list[asyncio.Task[Any]], None]:
+    """Run these at a time, none of them longer than the block."""
+    begun = [asyncio.create_task(one) for one in work]
+    try:
+        yield begun
+    finally:
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 def _as_it_is(data: bytes) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ class BoxSecret(Struct, frozen=True, kw_only=True):
 
 
 class Handed(Struct, frozen=True):
-    """Secrets and keys for a command's proxy: from the server through a file without a name, never by word or variable.
+    """Secrets and keys for a command's proxy: it gets them from the server through a file without a name.
 
     `certificate` and `key` are those of the box's own authority. `authorities` are the files of those that hosts are
     trusted by.
