@@ -29,7 +29,7 @@ from tools.sandbox.command import (
 )
 from tools.sandbox.network import box
 from tools.sandbox.network.rules import Rules
-from tools.sandbox.network.secrets import BoxSecret, handed, mounts, variables
+from tools.sandbox.network.secrets import BoxSecret, handed
 from tools.sandbox.owner_run_paths import sealed_names
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.sealed_paths import Seals
@@ -116,7 +116,7 @@ class Bubblewrap(Struct, frozen=True):
         inside = _SCRIPTS[program]
         seals = Seals(workspace, sealed_names())
         secrets = secrets if hosts else ()
-        shown = (*(box.MOUNTS if hosts else ()), *(mounts() if secrets else ()))
+        shown = (*(box.MOUNTS if hosts else ()), *(box.trusted() if secrets else ()))
         outer = (*self.outer(), *shown, *self._mounts(workspace))
         argv = (
             *outer,
@@ -125,7 +125,9 @@ class Bubblewrap(Struct, frozen=True):
             *(box.listening(self.python) if hosts else ()),
             *(*inner_process_limit(self.limits), *words(program, program, inside, window)),
         )
-        built = dict(variables(secrets)) if secrets else {}  # first, so that no secret takes the name of the others
+        built = (
+            dict(box.secret_variables(secrets)) if secrets else {}
+        )  # first, so that no secret takes the name of the others
         built |= environment(program, self.author, home=_HOME, python_start=_START, window=window)
         # Safe for any owner: what the workspace's repository names reaches only the hosts of its call.
         # And no branch writes into the config, which is sealed.
@@ -135,7 +137,7 @@ class Bubblewrap(Struct, frozen=True):
         built["PATH"] += ":/run/bin"
         before = box.launched(Rules(hosts, self.private_hosts, self.closed_ports)) if hosts else ()
         started = Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before)
-        given = handed(secrets, self.authorities) if secrets else None
+        given = handed(secrets, (*box.system_bundles()[:1], *self.authorities)) if secrets else None
         return replace(started, seals=seals, seal_at=len(outer), handed=given)
 
     def outer(self) -> tuple[str, ...]:

@@ -193,6 +193,12 @@ async def test_no_way_leads_to_the_value(way: Way) -> None:
         assert way.note in there.notes
 
 
+async def test_what_a_host_repeats_in_a_form_of_its_own_is_not_masked() -> None:
+    """The limit that SECURITY.md names: a command can do at the host what the secret allows."""
+    async with guarded(lambda head, _: ok(head[::-1])) as there:
+        assert VALUE[::-1].encode() in await sent(there, request("/", BEARER))
+
+
 async def test_the_ways_are_at_least_thirty() -> None:
     assert len(WAYS) > 30
 

@@ -14,15 +14,14 @@ from ipaddress import ip_address
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "dragoman: secrets of one command")])
+_OTHER_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("encipher_only", "decipher_only"),
+)
 _EARLIER = timedelta(days=1)  # the clocks of a machine's programs differ by less
 _VALID = timedelta(days=365)  # what some programs accept at most, and longer than a job
 
@@ -30,18 +29,18 @@ _VALID = timedelta(days=365)  # what some programs accept at most, and longer th
 def draw_authority() -> tuple[bytes, bytes]:
     """Return a new certificate and its private key, both in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    usage = x509.KeyUsage(**_USAGES | {"key_cert_sign": True, "crl_sign": True})
+    signs = {"key_cert_sign": True, "crl_sign": True}
     certificate = (
         _builder(_NAME, key.public_key(), key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(x509.KeyUsage(**dict.fromkeys(_OTHER_USAGES, False) | signs), critical=True)
         .sign(key, SHA256())
     )
     return certificate.public_bytes(Encoding.PEM), _pem(key)
 
 
 class Certificates:
-    """What the proxy shows as the hosts of its secrets, signed by the box's authority."""
+    """Certificates that the proxy shows as those of hosts, signed by the box's authority."""
 
     def __init__(self, authority_key: bytes) -> None:
         key = load_pem_private_key(authority_key, password=None)
@@ -63,21 +62,10 @@ class Certificates:
         certificate = (
             _builder(x509.Name([]), self._key.public_key(), self._authority.public_key())
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.KeyUsage(**_USAGES | {"digital_signature": True}), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .sign(self._authority, SHA256())
         )
         return certificate.public_bytes(Encoding.PEM)
-
-
-_USAGES = dict.fromkeys(
-    (
-        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-        *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-    ),
-    False,
-)
 
 
 def _builder(

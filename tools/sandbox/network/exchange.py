@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import h11
 
@@ -18,7 +19,6 @@ from tools.sandbox.network.proxy import BLOCK, MAX_HEAD, NOT_PASSED_ON, Streams,
 from tools.sandbox.network.secrets import BoxSecret
 
 Unpack = Callable[[bytes], Iterator[bytes]]
-_T = TypeVar("_T")
 
 _LINGER_S = 5.0  # for a body that is still being sent when its answer has come
 # A part of an answer, or one that is compressed, could hold a part of a value that is not recognised.
@@ -26,7 +26,7 @@ _NOT_ASKED_FOR = (*NOT_PASSED_ON, b"te", b"trailer", b"accept-encoding", b"range
 _NOT_ANSWERED = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"upgrade", b"trailer", b"alt-svc"))
 
 
-class Refused(Exception):
+class NotPassedOn(Exception):
     """A request that is not passed on, or an answer that is not. The message says why."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -48,12 +48,12 @@ class Peer:
             self.http.receive_data(received)
 
     async def receive(self) -> h11.Event:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         try:
             while (event := self.http.next_event()) is h11.NEED_DATA:
                 self.http.receive_data(await self.reader.read(BLOCK))
         except h11.RemoteProtocolError as error:
-            raise Refused(error.error_status_hint, f"This is not HTTP/1.1 as it is read here: {error}.") from None
+            raise NotPassedOn(error.error_status_hint, f"This is not HTTP/1.1 as it is read here: {error}.") from None
         if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
             raise Gone
         assert isinstance(event, h11.Event)
@@ -94,65 +94,48 @@ class Exchange:
                 self._there.http.start_next_cycle()
         except Gone:
             pass
-        except Refused as refused:
+        except NotPassedOn as refused:
             await self._refuse(refused)
         except h11.LocalProtocolError:  # whose message may hold the header
-            await self._refuse(Refused(400, "With the secret in it a header cannot be sent."))
+            await self._refuse(NotPassedOn(400, "With the secret in it a header cannot be sent."))
         finally:
             self._here.writer.close()  # at once: the host may take its time to end its own connection
 
     async def _one(self) -> bool:
-        """Pass on one request and its answer; return whether there can be another. Raises Gone, Refused."""
-        event = await self._unless_closed(self._here.receive())
-        if not isinstance(event, h11.Request):
-            raise Gone
-        await self._there.send(self._passed_on(event))
-        up = asyncio.create_task(self._send_body())
-        down = asyncio.create_task(self._send_answer())
-        try:
+        """Pass on one request and its answer; return whether there can be another. Raises Gone, NotPassedOn."""
+        # No longer than the host keeps its connection: a program that sees it closed opens a new one.
+        async with tasks(self._here.receive(), self._there.reader.read(1)) as (asked, closed):
+            await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if closed.done() or not isinstance(request := asked.result(), h11.Request):
+                raise Gone
+        await self._there.send(self._passed_on(request))
+        async with tasks(self._send_body(), self._send_answer()) as (up, down):
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
             if up.done():
                 up.result()
             await down
             await asyncio.wait({up}, timeout=_LINGER_S)
-            if up.done():
-                up.result()
-        finally:
-            up.cancel()
-            down.cancel()
-            await asyncio.gather(up, down, return_exceptions=True)
         return self._here.is_done and self._there.is_done
 
-    async def _unless_closed(self, asking: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for a request, but no longer than the host keeps its connection. Raises Gone."""
-        asked = asyncio.create_task(asking)
-        closed = asyncio.create_task(self._there.reader.read(1))
-        try:
-            await asyncio.wait({asked, closed}, return_when=asyncio.FIRST_COMPLETED)
-            if closed.done():
-                raise Gone
-            return await asked
-        finally:
-            asked.cancel()
-            closed.cancel()
-            await asyncio.gather(asked, closed, return_exceptions=True)
-
     def _passed_on(self, request: h11.Request) -> h11.Request:
-        """Raises Refused."""
+        """Raises NotPassedOn."""
         origin, method, headers = self._origin, request.method, list(request.headers.raw_items())
         if request.http_version not in (b"1.0", b"1.1"):
-            raise Refused(505, "HTTP/1.1 alone is spoken with a host of a secret.")
+            raise NotPassedOn(505, "HTTP/1.1 alone is spoken with a host of a secret.")
         if method in (b"CONNECT", b"TRACE"):
-            raise Refused(501, f"{method.decode()} is not passed on to a host of a secret.")
-        target = self._target(request.target)
+            raise NotPassedOn(501, f"{method.decode()} is not passed on to a host of a secret.")
+        if not request.target.startswith((b"/", b"*")):
+            raise NotPassedOn(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
         named = dict(request.headers)
         host = named.get(b"host", b"").decode("latin-1").lower()
-        if origin.scheme == "https" and host not in {"", *origin.spellings}:  # else it is the URL's
-            raise Refused(421, f"The Host header must name {origin.host}, to which this connection goes.")
+        if host not in {"", *origin.spellings}:
+            raise NotPassedOn(421, f"The Host header must name {origin.host}, to which this connection goes.")
         if b"upgrade" in named:
-            raise Refused(501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1.")
+            raise NotPassedOn(
+                501, "No other protocol, such as WebSocket, is spoken with a host of a secret: use HTTP/1.1."
+            )
         if b"transfer-encoding" in named and b"content-length" in named:
-            raise Refused(400, "Send Content-Length or Transfer-Encoding, not both.")
+            raise NotPassedOn(400, "Send Content-Length or Transfer-Encoding, not both.")
         dropped = {*_NOT_ASKED_FOR, *(word.strip().lower() for word in named.get(b"connection", b"").split(b","))}
         kept = [(name, value) for name, value in headers if name.lower() not in dropped]
 
@@ -160,24 +143,12 @@ class Exchange:
             shown = ascii(f"{method.decode()} {request.target.decode()}"[:80])[1:-1]
             self._withhold(f"the secret {secret.name} is for {', '.join(secret.paths)} alone, and not in {shown}")
 
-        filled = with_values(self._secrets, method, target, kept, withhold)
+        filled = with_values(self._secrets, method, request.target, kept, withhold)
         own = [(b"Host", min(origin.spellings, key=len).encode()), (b"Accept-Encoding", b"identity")]
-        return h11.Request(method=method, target=target, headers=[*own, *filled])
-
-    def _target(self, target: bytes) -> bytes:
-        """Return the path and query. Raises Refused."""
-        if self._origin.scheme == "http":
-            for spelling in self._origin.spellings:
-                rest = target[len(f"http://{spelling}") :]
-                if target[: -len(rest) or None].decode("latin-1").lower() == f"http://{spelling}" and rest[:1] in b"/?":
-                    return rest if rest.startswith(b"/") else b"/" + rest
-            raise Refused(421, f"This connection goes to {self._origin.host}: use another one for other URLs.")
-        if target.startswith(b"/") or target == b"*":
-            return target
-        raise Refused(400, "Ask for a path, not for a whole URL, in a connection that goes to one host.")
+        return h11.Request(method=method, target=request.target, headers=[*own, *filled])
 
     async def _send_body(self) -> None:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         while True:
             match await self._here.receive():
                 case h11.Data(data=data):
@@ -188,13 +159,13 @@ class Exchange:
                     raise Gone
 
     async def _send_answer(self) -> None:
-        """Raises Gone, Refused."""
+        """Raises Gone, NotPassedOn."""
         unpack: Unpack = _as_it_is
         while True:
             try:
                 event = await self._there.receive()
-            except Refused:
-                raise Refused(502, f"{self._origin.host} does not answer in HTTP/1.1.") from None
+            except NotPassedOn:
+                raise NotPassedOn(502, f"{self._origin.host} does not answer in HTTP/1.1.") from None
             match event:
                 case h11.InformationalResponse(status_code=100):
                     await self._here.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
@@ -215,7 +186,7 @@ class Exchange:
                     raise Gone
 
     def _head(self, response: h11.Response) -> tuple[h11.Response, Unpack]:
-        """The head of the answer, and how its body is unpacked. Raises Refused."""
+        """The head of the answer, and how its body is unpacked. Raises NotPassedOn."""
         mask, named = self._mask, dict(response.headers)
         dropped = {*_NOT_ANSWERED}
         unpack: Unpack = _as_it_is
@@ -224,22 +195,34 @@ class Exchange:
             dropped |= {b"content-encoding", b"content-length"}
             unpack = Unpacking()
         elif packing != b"identity":
-            raise Refused(502, f"{self._origin.host} compressed its answer, which cannot be read here.")
+            raise NotPassedOn(502, f"{self._origin.host} compressed its answer, which cannot be read here.")
         headers: Headers = [
             (name, mask.whole(value))
             for name, value in response.headers.raw_items()
             if name.lower() not in dropped and not mask.is_in(name)
         ]
-        if self._origin.scheme == "http" or named.get(b"connection", b"").lower() == b"close":
-            headers.append((b"Connection", b"close"))  # a program may use a proxy's connection for any http:// URL
+        if named.get(b"connection", b"").lower() == b"close":
+            headers.append((b"Connection", b"close"))
         reason = mask.whole(bytes(response.reason))
         return h11.Response(status_code=response.status_code, headers=headers, reason=reason), unpack
 
-    async def _refuse(self, refused: Refused) -> None:
+    async def _refuse(self, refused: NotPassedOn) -> None:
         """Answer in words where an answer is still possible."""
         if self._here.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer(self._here.writer, refused.status, str(refused))
             await self._here.writer.drain()
+
+
+@asynccontextmanager
+async def tasks(*work: Coroutine[Any, Any, Any]) -> AsyncGenerator[list[asyncio.Task[Any]], None]:
+    """Run these at a time, none of them longer than the block."""
+    begun = [asyncio.create_task(one) for one in work]
+    try:
+        yield begun
+    finally:
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 def _as_it_is(data: bytes) -> Iterator[bytes]:
@@ -253,12 +236,12 @@ class Unpacking:
         self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
     def __call__(self, data: bytes) -> Iterator[bytes]:
-        """Raises Refused."""
+        """Raises NotPassedOn."""
         while data:
             try:
                 yield self._unpacker.decompress(data, BLOCK)
             except zlib.error:
-                raise Refused(502, "The answer is compressed, and broken.") from None
+                raise NotPassedOn(502, "The answer is compressed, and broken.") from None
             data = self._unpacker.unconsumed_tail
             if self._unpacker.eof and (data := self._unpacker.unused_data):  # gzip may have several parts
                 self._unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)

@@ -1,4 +1,4 @@
-"""What of a request gets a secret's value, and what of an answer is masked. Sans-IO."""
+"""Values of secrets: put into the headers of a request, and masked in its answer. Sans-IO."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def spellings(self) -> frozenset[str]:
-        """How a request can name it."""
+        """Names that a request can give it."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         short = {shown} if self.port == DEFAULT_PORTS[self.scheme] else set[str]()
         return frozenset({f"{shown}:{self.port}", *short})
@@ -139,6 +139,7 @@ class Mask:
             for form in forms_of(secret.value)
         }
         self._forms = sorted(self._masks, key=len, reverse=True)
+        self._firsts = frozenset(form[0] for form in self._forms)
         self._any = re.compile(b"|".join(map(re.escape, self._forms)))
         self._held = b""
 
@@ -178,8 +179,7 @@ class Mask:
     def _undecided(self, text: bytes) -> int:
         longest = len(self._forms[0])
         for start in range(max(0, len(text) - longest + 1), len(text)):
-            rest = text[start:]
-            if any(form.startswith(rest) for form in self._forms):
+            if text[start] in self._firsts and any(form.startswith(text[start:]) for form in self._forms):
                 return start
         return len(text)
 

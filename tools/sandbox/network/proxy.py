@@ -69,7 +69,8 @@ class ProxyRequest:
 
 
 class Interception(Protocol):
-    """A connection that is not passed on as it is. `tls`: of the connection to the host."""
+    """A connection that is not passed on as it is. `tls`: of the connection to the host. `head`: of its one request,
+    as it can be forwarded, if that is not in a tunnel."""
 
     tls: ssl.SSLContext | None
 
@@ -137,7 +138,7 @@ class Proxy:
             there[1].write(request.head)
         try:
             if intercepted:
-                await intercepted((reader, writer), there, head)
+                await intercepted((reader, writer), there, request.head or b"")
             else:
                 await _join((reader, writer), there)
         finally:

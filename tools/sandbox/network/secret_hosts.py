@@ -78,7 +78,7 @@ class Connection:
         self.tls = hosts.tls if origin.scheme == "https" else None
 
     async def __call__(self, here: Streams, there: Streams, head: bytes) -> None:
-        """Serve it to its end; `head` was read already."""
+        """Serve it to its end; `head` is that of its request, if it is not in a tunnel."""
         exchange = Exchange(self._origin, self._secrets, self._hosts.mask(), self._hosts.note)
         if self.tls is None:
             return await exchange(here, there, head)
