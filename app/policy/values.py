@@ -37,7 +37,7 @@ _CODE = lazy_pattern(
     r"|\b(?=[A-Za-z_-]{0,40}\d)(?:[A-Za-z0-9_-]){8,200}\b"  # a code
     r"|[A-Za-z0-9+/=_-]{32,2000}"  # something encoded
 )
-_DATE = lazy_pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
+_DATE = lazy_pattern(r"(?:19|20)\d\d-(?:0\d|1[0-2])-[0-3]\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
 _DELETING = frozenset(
     (
         "cancel",
@@ -143,13 +143,14 @@ def _why_not(tool: Tool, one: Value, evidence: Evidence) -> str:
     """Return why a value is not the person's own; empty if it is, or need not be."""
     if one.column is Column.COMMAND:
         return f"{_named(one)} is a command."
-    if one.column is Column.HEADING:
-        return "" if evidence.is_composed(str(one.value)) else _foreign(one, str(one.value), evidence)
-    if one.matters:
+    if one.column is Column.HEADING and not evidence.is_composed(str(one.value)):
+        return _foreign(one, str(one.value), evidence)
+    if one.matters and one.column is not Column.HEADING:
         return "" if evidence.is_own(tool, one) else _foreign(one, str(one.value), evidence)
-    if one.column is Column.INSIDE or not isinstance(one.value, str) or evidence.is_phrase(one.value):
+    text = str(one.value)
+    if one.column is Column.INSIDE or evidence.is_phrase(text):
         return ""
-    for number, code in enumerate(_codes(one.value)):
+    for number, code in enumerate(_codes(text)):
         part = Value(one.pointer, one.name, code, Column.ADDRESS)
         if number == MOST_CODES or not (evidence.is_own(tool, part) or evidence.is_answer(code)):
             return _foreign(one, code, evidence)

@@ -177,7 +177,8 @@ GUESSES = [
 def test_what_an_argument_is_for_is_guessed_and_can_be_corrected(
     name: str, schema: dict[str, Any], value: Any, column: Column | None
 ) -> None:
-    parameters = {"type": "object", "properties": {name: schema}, "$defs": {"Mode": {"enum": ["r", "w"]}}}
+    properties = {"no": {}, "yes": {}, "empty": {}, name: schema}
+    parameters = {"type": "object", "properties": properties, "$defs": {"Mode": {"enum": ["r", "w"]}}}
     one = replace(ALL["send_mail"], parameters=parameters)
     assert values_of(one, {name: value, "no": None, "yes": True, "empty": ""}) == [
         Value(f"/{name}", name, value, column)
@@ -187,8 +188,8 @@ def test_what_an_argument_is_for_is_guessed_and_can_be_corrected(
 
 
 def test_a_heading_is_made_of_whole_phrases() -> None:
-    hotels = read("find_contact", "Hotels: Grand Palace, City Hub", untrusted=False, name="x")
-    known = evidence("Add 'Dinner at {restaurant}' to my calendar, and mind the bill.", *hotels)
+    hotels = read("find_contact", "Hotels: Grand Palace, City Hub", untrusted=False, name="Ann")
+    known = evidence("Ask Ann, then add 'Dinner at {restaurant}' to my calendar, and mind the bill.", *hotels)
     assert known.is_composed("Dinner at Grand Palace")
     for text in ("Dinner at Evil Palace", "Grand Palace", "bill calendar mind", "Dinner Palace", ""):
         assert not known.is_composed(text), text
