@@ -12,7 +12,7 @@ It needs evidence for each of them: what cannot be told apart is not the person'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from app.policy.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
@@ -86,7 +86,10 @@ _FILES = frozenset(
 
 
 class Evidence(Protocol):
-    """What a run knows of the origin of values."""
+    """What a run knows of the origin of values. `words` are the person's, for a run that helps this one."""
+
+    @property
+    def words(self) -> Sequence[str]: ...
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         """Return True if the whole value is the person's own."""

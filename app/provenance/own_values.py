@@ -67,6 +67,10 @@ class Texts:
             self._size -= len(self._texts.pop(0)[0])
             del self._words[0]
 
+    @property
+    def written(self) -> Sequence[str]:
+        return [text for text, _ in self._texts]
+
     def places(self, text: str, *, exact: bool = False) -> Iterator[tuple[str, int]]:
         """Yield each text that has this one as a whole word or words, with the position."""
         sought = text if exact else _lower(text)
@@ -125,6 +129,11 @@ class OwnValues:
         self._places: dict[str, str] = {}  # of texts that a question names, until there are more messages
         for text in given:
             self._own.add(text)
+
+    @property
+    def words(self) -> Sequence[str]:
+        self._follow()
+        return self._own.written
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         self._follow()

@@ -239,6 +239,7 @@ class Begin(Struct, omit_defaults=True):
     disabled: list[str] = []
     tainted: bool = False
     relay: dict[str, Any] | None = None
+    given: list[str] = []  # texts beside the conversation whose values are the person's own
 
 
 def packed(run: str, at: int, kind: str, part: object) -> RecordingRow:

@@ -60,6 +60,7 @@ async def world_of(
         disabled=list(policy.disabled),
         tainted=policy.tainted,
         relay=None if relay is None else dict(relay),
+        given=[text for text in scope.given if text.strip()],
     )
 
 
