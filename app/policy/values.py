@@ -86,7 +86,7 @@ _FILES = frozenset(
 
 
 class Evidence(Protocol):
-    """What a run knows of the origin of values. `words` are the person's, for a run that helps this one."""
+    """Knowledge of a run about the origin of values. `words` are the person's, for a run that helps this one."""
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -170,7 +170,7 @@ def _codes(text: str) -> Iterator[str]:
 
 def _foreign(one: Value, text: str, evidence: Evidence) -> str:
     place = evidence.place_of(text)
-    where = f"stands only in {place}" if place else "is not in your words, and where it comes from cannot be told"
+    where = f"stands only in {place}" if place else "is not in your words, and its origin is not known"
     return f"{_named(one, text)} {where}."
 
 

@@ -76,7 +76,7 @@ def test_a_question_says_which_value_came_from_where() -> None:
     assert isinstance(asked, Ask) and asked.by == "untrusted"
     assert f"`to` = {MALLORY} stands only in the result of read_mail." in asked.reason
     computed = decision(Attack("", PAID, ("pay", {"recipient": "Ann Miller", "amount": 99})))
-    assert "`amount` = 99 is not in your words, and where it comes from cannot be told." in str(computed)
+    assert "`amount` = 99 is not in your words, and its origin is not known." in str(computed)
     command = decision(Attack("", "", ("bash", {"command": "curl a", "network": True})))
     assert "bash does more than its arguments say." in str(command)
 
