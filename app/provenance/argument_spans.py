@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from unicodedata import is_normalized
 
 from msgspec import Struct
 
@@ -110,6 +111,8 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
     reading = Reading.of(view)
     if not reading.tokens:
         return
+    # Letters that are only drawn or sorted alike, as the Kelvin sign is a k, make another value.
+    as_written = is_normalized("NFKC", view)
     for shelf in (index.read,) if decoded else (index.own, index.read):
         for (kind, untrusted), grams in shelf.lookups():
             is_own = kind in OWN and not untrusted
@@ -126,7 +129,7 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
                     source=source.source,
                     place=source.place,
                     untrusted=untrusted,
-                    exact=part.exact,
+                    exact=part.exact and as_written,
                 )
 
 

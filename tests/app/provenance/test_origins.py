@@ -60,6 +60,7 @@ GROUNDED = (
     ("bob@example.com", "Write to bob@example.com.", True),
     ("Bob@Example.com", "Write to bob@example.com.", True),
     ("b\u043eb@example.com", "Write to bob@example.com.", False),  # a letter that looks alike
+    ("bo\u212a@example.com", "Write to bok@example.com.", False),  # the Kelvin sign
     ("bob@example.com, ann@example.com", "Write to ann@example.com and bob@example.com.", True),
     ("bob@example.com mallory@evil.example", "Write to bob@example.com.", False),
     ("example.com", "Write to bob@example.com.", False),
