@@ -1,1 +1,1 @@
-"""Provenance in what the model has read: calls in text that are quotations, and where arguments come from."""
+"""Provenance of text: quotations are no calls, where arguments come from, and untrusted text that is known again."""

@@ -12,37 +12,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import regex
 from rich.cells import chop_cells
 from rich.text import Text
 
 from app.core.events import ApprovalRequired, ApprovalResolved
+from app.policy.doors import DOORS
 from app.policy.grants import is_command
 from app.policy.patterns import ANY, STAR
 from app.provenance.argument_spans import texts_in
 from routes.texts import text
+from routes.texts.exact import exact, exact_json, one_line
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
-UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
-
-
-def exact(written: str) -> str:
-    """The text with every character that cannot be seen spelled out; spaces, tabs and line ends stay."""
-    return UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", written)
-
-
-def one_line(written: str) -> str:
-    """`exact`, line ends and tabs spelled out, too."""
-    return exact(written).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
-
-
-def exact_json(value: Any) -> str:
-    """One line of JSON, to be changed by a person and read again: what cannot be seen is escaped."""
-    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(value, ensure_ascii=False))
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
@@ -124,12 +109,14 @@ def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
     """The outcome of the question, in one line; and the arguments, where a person changed them."""
-    facts = {"name": one_line(name), "by": one_line(settled.by)}
+    door = f" {text(f'approvals.door.{settled.door}')}" if settled.door in DOORS else ""
+    facts = {"name": one_line(name), "by": f"{one_line(settled.by)}{door}"}
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:
         case "approved":
             outcome = text("terminal.approval.approved", **facts)
-            scope = f" {text('terminal.approval.session')}" if settled.scope == "session" else ""
+            lasts = {"session": text("terminal.approval.session"), "always": text("terminal.approval.always")}
+            scope = f" {lasts[settled.scope]}" if settled.scope in lasts else ""
             changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
             return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
         case "denied":

@@ -13,8 +13,9 @@ from rich.cells import cell_len
 
 from app.core.events import ApprovalRequired, ApprovalResolved, TextDelta, ToolProgress
 from app.policy.grants import Grant
-from routes.terminal.approval_text import GUTTER, answer, exact, exact_json, literal_pattern, question
+from routes.terminal.approval_text import GUTTER, answer, literal_pattern, question
 from routes.terminal.view import View
+from routes.texts.exact import exact, exact_json
 
 HIDDEN = {
     "an escape sequence": ("a\x1b[31mb", "a<U+001B>[31mb"),
