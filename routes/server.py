@@ -61,6 +61,7 @@ from routes.http.administration import (
     hooks,
     metrics,
     pause,
+    secrets,
     settings,
     tokens,
 )
@@ -133,6 +134,7 @@ ROUTES = (
     *schedules.ROUTES,
     *triggers.ROUTES,
     *jobs.ROUTES,
+    *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
     *permissions.ROUTES,

@@ -94,10 +94,12 @@ class Approvals:
         binding: str = "",
         origins: Sequence[dict[str, Any]] = (),
         proposals: Sequence[Proposal] = (),
+        secrets: str = "",
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
-        row = replace(row, origins=json.dumps(origins), proposals=json.dumps(msgspec.to_builtins(proposals)))
+        offered = json.dumps(msgspec.to_builtins(proposals))
+        row = replace(row, origins=json.dumps(origins), proposals=offered, secrets=secrets)
         self.reopen(row)
         return row
 

@@ -13,6 +13,7 @@ from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.permits.bounds import Surroundings
 from app.policy.permits.permissions import Permission, day_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
+from app.policy.secret_rights import SecretRights
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.policy.values import Evidence
 
@@ -45,6 +46,7 @@ class PolicyContext:
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
     `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
     `permissions` are those of the principal; `used_up` are ids of any whose uses are gone, each with the day.
+    `secrets` are those that calls may go with.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -67,6 +69,7 @@ class PolicyContext:
     used_up: tuple[tuple[str, str], ...] = ()
     clock: Callable[[], float] = field(default=time.time, compare=False)
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
+    secrets: SecretRights = field(default_factory=SecretRights, compare=False)  # no tool is offered by them
 
     @property
     def unattended(self) -> str:

@@ -39,6 +39,7 @@ from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
+from app.policy.secret_rights import SecretRights
 from app.provenance.origins import Origins
 from app.provenance.quotation import PERSONA, PROFILE, Provenance
 from app.provenance.read_texts import Source
@@ -264,6 +265,7 @@ class Stage(Struct, kw_only=True):
             weighs=True,
             clock=lambda: self.begin.at,
             writes=writes,
+            secrets=SecretRights(tuple(begin.secrets)),
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate

@@ -16,7 +16,7 @@ class ApprovalRow(Change, frozen=True):
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
     model's, `note`: a comment on the decision, `door`: the way by which it came (a key of `app.policy.doors.DOORS`).
     `expires` is None for an approval without a time limit. `origins`: JSON of the spans of the arguments, `proposals`:
-    of the standing permissions that the person can give with it.
+    of the standing permissions that the person can give with it. `secrets` are those that the call was shown with.
     """
 
     run: str
@@ -38,6 +38,7 @@ class ApprovalRow(Change, frozen=True):
     origins: str = "[]"
     door: str | None = None
     proposals: str = "[]"
+    secrets: str = ""
 
 
 class ApprovalDecided(Change, frozen=True):
@@ -77,7 +78,8 @@ class GrantRow(Change, frozen=True):
     """Calls of `tool` that need no further approval in a session, until `expires`.
 
     Those with this `fingerprint`, those whose arguments match `pattern` (JSON, argument -> pattern), or, of all
-    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved.
+    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved,
+    `secrets` those that it was shown with.
     """
 
     id: str
@@ -92,6 +94,7 @@ class GrantRow(Change, frozen=True):
     arguments: str | None = None
     expires: float | None = None
     tainted: bool = False
+    secrets: str = ""
 
 
 class GrantRevoked(Change, frozen=True):

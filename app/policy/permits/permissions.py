@@ -28,7 +28,10 @@ MOST_SHOWN = 2_000  # characters of the words of a permission
 
 
 class Permission(Struct, frozen=True):
-    """`id` begins with OF_RULES for one of an operator. `expires` is a Unix time, None for never."""
+    """`id` begins with OF_RULES for one of an operator. `expires` is a Unix time, None for never.
+
+    `secrets`: a call that goes with others is not covered by a person's.
+    """
 
     id: str
     tool: str
@@ -36,6 +39,7 @@ class Permission(Struct, frozen=True):
     per_day: int | None = None
     expires: float | None = None
     reason: str = ""
+    secrets: str = ""
 
     @property
     def is_rule(self) -> bool:
@@ -127,7 +131,7 @@ def permission_of(row: PermissionRow) -> Permission | None:
         bounds = bounds_of(json.loads(row.bounds))
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    return Permission(row.id, row.tool, bounds, per_day=row.per_day, expires=row.expires)
+    return Permission(row.id, row.tool, bounds, per_day=row.per_day, expires=row.expires, secrets=row.secrets)
 
 
 def permissions_of(rows: Iterable[PermissionRow], chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:

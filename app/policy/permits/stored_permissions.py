@@ -54,6 +54,7 @@ def permission_changes(row: ApprovalRow, review: Review, at: float) -> list[Chan
         call=row.call,
         per_day=review.per_day,
         expires=review.expires,
+        secrets=row.secrets,
     )
     why = f"permission {given.id}: {words_of(bounds)}"
     return [given, _audit(given, "permission given", why, row.principal, at)]

@@ -13,6 +13,7 @@ class PermissionRow(Change, frozen=True):
     """Calls of `tool` that need no approval, in any conversation of its principal, until `expires`.
 
     `bounds` is JSON. It was given with the approval of `call` in `run`. `per_day`: the most uses in a day.
+    `secrets` are those that the call was shown with.
     """
 
     id: str
@@ -25,6 +26,7 @@ class PermissionRow(Change, frozen=True):
     call: str
     per_day: int | None = None
     expires: float | None = None
+    secrets: str = ""
 
 
 class PermissionRemoved(Change, frozen=True):

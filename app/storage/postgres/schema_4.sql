@@ -55,7 +55,8 @@ CREATE TABLE permissions (
     run       TEXT COLLATE "C" NOT NULL,
     call      TEXT COLLATE "C" NOT NULL,
     per_day   BIGINT,
-    expires   DOUBLE PRECISION
+    expires   DOUBLE PRECISION,
+    secrets   TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX permissions_by_principal ON permissions (principal, created);
 CREATE TABLE permission_uses (
@@ -65,3 +66,17 @@ CREATE TABLE permission_uses (
     last       DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (permission, day)
 );
+
+-- Secrets: `spec` is the JSON of app.config.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
+CREATE TABLE secrets (
+    name   TEXT NOT NULL PRIMARY KEY,
+    spec   TEXT NOT NULL,
+    sealed BYTEA,
+    by     TEXT NOT NULL,
+    at     DOUBLE PRECISION NOT NULL,
+    used   DOUBLE PRECISION
+);
+
+-- The secrets that a call was shown with, a line each with the time at which it was set.
+ALTER TABLE approvals ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
+ALTER TABLE grants ADD COLUMN secrets TEXT NOT NULL DEFAULT '';

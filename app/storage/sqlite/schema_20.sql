@@ -55,7 +55,8 @@ CREATE TABLE permissions (
     run       TEXT NOT NULL,
     call      TEXT NOT NULL,
     per_day   INTEGER,
-    expires   REAL
+    expires   REAL,
+    secrets   TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX permissions_by_principal ON permissions (principal, created);
 CREATE TABLE permission_uses (
@@ -65,3 +66,17 @@ CREATE TABLE permission_uses (
     last       REAL NOT NULL,
     PRIMARY KEY (permission, day)
 );
+
+-- Secrets: `spec` is the JSON of app.config.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
+CREATE TABLE secrets (
+    name   TEXT NOT NULL PRIMARY KEY,
+    spec   TEXT NOT NULL,
+    sealed BLOB,
+    by     TEXT NOT NULL,
+    at     REAL NOT NULL,
+    used   REAL
+);
+
+-- The secrets that a call was shown with, a line each with the time at which it was set.
+ALTER TABLE approvals ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
+ALTER TABLE grants ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
