@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 
+from app.transcript.stop_words import STOP_WORDS
 from tools.base.patterns import lazy_pattern
-from tools.base.stop_words import STOP_WORDS
 
 MOST_WORDS = 48  # of a search
 LONGEST = 64  # characters of a word

@@ -111,9 +111,9 @@ class Classification:
         """Return a tool that `of` has classified before as it is classified now: only those of servers change."""
         return tool if tool.origin is None else self.of(tool)
 
-    def rights(self, name: str, origin: Origin) -> Rights:
-        """Return the classification of a server's tool by its public name and origin."""
-        rule = rule_for(name, self._rules)
+    def rights(self, name: str, origin: Origin, *, ruled: bool = True) -> Rights:
+        """Return the classification of a server's tool by its public name and origin; if not `ruled`, without 1."""
+        rule = rule_for(name, self._rules) if ruled else None
         given = list(self._declarations(origin))
         layers: list[tuple[Source, ToolRule | Trust]] = [(Source.SETTINGS, rule)] if rule else []
         layers += given
@@ -164,6 +164,16 @@ class Classification:
         if Source.SETTINGS in eased and (rule := rule_for(name, self._rules)):
             return f"the rule {rule.match}"
         return f"the trust that is declared for {origin.server}"
+
+
+class KnownTools(Classification):
+    """The classification of tools that are classified already."""
+
+    def of(self, tool: Tool) -> Tool:
+        return tool
+
+    def current(self, tool: Tool) -> Tool:
+        return tool
 
 
 NO_RULES = Classification()

@@ -6,13 +6,15 @@ the whole value. It is looked for as it is written, and without escapes; own wor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from unicodedata import is_normalized
 
 from msgspec import Struct
 
 from app.core.spans import Derivation, Span
 from app.provenance.decodings import TooManyLayers, readings
-from app.provenance.text_index import OWN, SIZES, Grams, ReadText, TextIndex, digests, part_key
+from app.provenance.text_index import OWN, SIZES, Grams, Shelf, TextIndex, digests, literal, part_key
 from app.provenance.tokens import LEAST, TELLS, Token, tokens
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
@@ -23,6 +25,9 @@ MOST_SPANS = 200
 LONGEST_NAME = 8  # tokens of a value that is looked for as a whole
 _AROUND = " \"'“”#@"  # what may stand around a value that is somebody's word
 _BEFORE, _BEHIND = lazy_pattern(r"[\w@./:-]"), lazy_pattern(r"[\w@/:-]|\.\w")
+
+_URL = lazy_pattern(r"(?<=://)[^\s<>\"'`{}|\\^]{1,2000}+")
+_OPENING = str.maketrans("/?&=#+;", "       ")
 
 Hits = Sequence[int | None]
 
@@ -59,21 +64,28 @@ class Reading(Struct, frozen=True):
 
 def spans_of(arguments: Arguments, index: TextIndex) -> Derivation:
     """Return where the texts in the arguments come from."""
-    found, left, is_whole = list[Span](), MOST_CHARACTERS, index.is_whole and index.own.is_whole and index.read.is_whole
+    found, left, is_whole = list[Span](), MOST_CHARACTERS, index.remembers_all
     for number, (pointer, text) in enumerate(texts_in(arguments)):
-        is_whole = is_whole and len(text) <= left and number < MOST_TEXTS and len(found) <= MOST_SPANS
-        if not left or number >= MOST_TEXTS or len(found) > MOST_SPANS:
-            is_whole = False
-            break
         cut = text[:left]
+        if len(cut) < len(text) or number >= MOST_TEXTS:
+            is_whole = False
+            if not cut or number >= MOST_TEXTS:
+                break
         left -= len(cut)
         try:
             views = readings(cut)
         except TooManyLayers:
             views, is_whole = (cut,), False
-        for number_of_view, view in enumerate(views):
+        opened = _URL.sub(_opened, views[min(1, len(views) - 1)]) if "://" in cut else cut
+        for number_of_view, view in enumerate(dict.fromkeys((*views, opened))):
             found += _spans(pointer, cut, view, index, decoded=number_of_view > 0)
-    return Derivation(tuple(_outermost(found)[:MOST_SPANS]), is_whole)
+    spans = _outermost(found)
+    return Derivation(tuple(spans[:MOST_SPANS]), is_whole and len(spans) <= MOST_SPANS)
+
+
+def _opened(url: re.Match[str]) -> str:
+    """An address with its parts as words: what it would carry away stands in them."""
+    return url[0].translate(_OPENING)
 
 
 def texts_in(arguments: Arguments) -> Iterator[tuple[str, str]]:
@@ -99,15 +111,26 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
     reading = Reading.of(view)
     if not reading.tokens:
         return
+    # Letters that are only drawn or sorted alike, as the Kelvin sign is a k, make another value.
+    as_written = is_normalized("NFKC", view)
     for shelf in (index.read,) if decoded else (index.own, index.read):
         for (kind, untrusted), grams in shelf.lookups():
             is_own = kind in OWN and not untrusted
             hits = [_hits(found, grams) for found in (reading.strict if is_own else reading.loose)]
-            for part in _parts(reading, hits, grams, index.sources if is_own else None):
+            for part in _parts(reading, hits, grams, shelf if is_own else None):
                 source, (start, end) = index.sources[part.source], _place(reading, part)
                 if decoded:
-                    start, end = _in_writing(written, view[start:end])
-                yield Span(pointer, start, end, kind, source.source, source.place, untrusted, part.exact)
+                    start, end = _in_writing(written, view, start, end)
+                yield Span(
+                    argument=pointer,
+                    start=start,
+                    end=end,
+                    kind=kind,
+                    source=source.source,
+                    place=source.place,
+                    untrusted=untrusted,
+                    exact=part.exact and as_written,
+                )
 
 
 def _hits(found: Sequence[int], grams: Sequence[Grams]) -> Hits:
@@ -118,9 +141,7 @@ def _hits(found: Sequence[int], grams: Sequence[Grams]) -> Hits:
     return hits
 
 
-def _parts(
-    reading: Reading, hits: Sequence[Hits], grams: Sequence[Grams], own: Sequence[ReadText] | None
-) -> Iterator[Part]:
+def _parts(reading: Reading, hits: Sequence[Hits], grams: Sequence[Grams], own: Shelf | None) -> Iterator[Part]:
     singles, pairs, fours = hits
     whole = _whole_of_own(reading, singles, own) if own is not None else _whole(reading, hits)
     if whole is None and len(reading.tokens) == 1:
@@ -130,7 +151,7 @@ def _parts(
         return
     yield from _passages(reading, fours)
     for at, source in enumerate(pairs):
-        if source is not None and _is_name(reading, at) and _is_name(reading, at + 1):
+        if source is not None and _is_name(reading, at):
             yield Part(at, at + 2, source)
     for at, (token, source) in enumerate(zip(reading.tokens, singles, strict=True)):
         if source is not None and token.single:
@@ -149,7 +170,7 @@ def _whole(reading: Reading, hits: Sequence[Hits]) -> Part | None:
     return Part(0, count, source)
 
 
-def _whole_of_own(reading: Reading, singles: Hits, own: Sequence[ReadText]) -> Part | None:
+def _whole_of_own(reading: Reading, singles: Hits, own: Shelf) -> Part | None:
     """Return the whole value, if it stands in own words to the letter."""
     count, [first, *more] = len(reading.tokens), singles
     if first is None or None in more or not reading.tells(0, count):
@@ -159,14 +180,8 @@ def _whole_of_own(reading: Reading, singles: Hits, own: Sequence[ReadText]) -> P
         if not around.strip(_AROUND):
             return Part(0, 1, first, exact=True)
     wanted = literal(reading.text).strip(_AROUND)
-    for number in range(len(own) - 1, -1, -1):
-        if own[number].text and _stands_in(wanted, literal(own[number].text)):
-            return Part(0, count, number, exact=True)
-    return None
-
-
-def literal(text: str) -> str:
-    return " ".join(text.casefold().split())
+    found = next((number for number, text in own.texts() if _stands_in(wanted, text)), None)
+    return None if found is None else Part(0, count, found, exact=True)
 
 
 def _stands_in(wanted: str, text: str) -> bool:
@@ -214,8 +229,11 @@ def _by_source(fours: Hits, at: int, end: int) -> Iterator[Part]:
 
 
 def _is_name(reading: Reading, at: int) -> bool:
-    token = reading.tokens[at]
-    return token.tells == TELLS and not token.single and reading.text[token.start].isupper()
+    """Return True for two words with capitals, or one with a number: `Anna Lindqvist`, `Budget 2031`."""
+    pair = reading.tokens[at : at + 2]
+    first = [reading.text[one.start] for one in pair]
+    written = all(one.isupper() or one.isdigit() for one in first) and any(map(str.isupper, first))
+    return written and all(one.tells == TELLS and not one.single for one in pair)
 
 
 def _parts_of_token(token: Token, at: int, grams: Sequence[Grams]) -> Iterator[Part]:
@@ -237,8 +255,11 @@ def _place(reading: Reading, part: Part) -> tuple[int, int]:
     return first.start, last.end
 
 
-def _in_writing(written: str, found: str) -> tuple[int, int]:
+def _in_writing(written: str, view: str, start: int, end: int) -> tuple[int, int]:
     """Return the place of a part of another reading: from its first word to its last, or the whole text."""
+    if len(written) == len(view):  # other letters, one for one
+        return start, end
+    found = view[start:end]
     if (at := written.find(found)) >= 0:
         return at, at + len(found)
     words = found.split()

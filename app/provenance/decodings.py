@@ -23,6 +23,7 @@ _TERMINAL = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b
 # Marks of single words. Those that are blocks stay: dialects are made of tags, too.
 _TAGS = lazy_pattern(r"</?(?:a|b|em|font|i|ins|kbd|mark|s|small|span|strong|sub|sup|u|wbr)(?:\s[^<>]{0,500})?/?>", re.I)
 _LINK = lazy_pattern(r"\[([^\[\]\n]{1,200})\]\((?:https?|mailto):[^()\s]{1,500}\)")
+_PARTED = lazy_pattern(r"(?<=[^\W\d])-\n[ \t]*(?=[^\W\d])")  # words at the end of a line
 _UNSEEN = lazy_pattern(  # what is not drawn, beside the category Cf
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e001f\U000e0100-\U000e01ef]"
 )
@@ -54,9 +55,10 @@ def readings(text: str) -> tuple[str, ...]:
     """
     plain = text
     for _ in range(MOST_LAYERS):
-        before, plain = plain, _unescaped(plain)
+        before, plain = plain, unquote(_unescaped(plain))
         if plain == before:
-            return tuple(dict.fromkeys((text, plain, spelled_out(plain))))
+            drawn = _PARTED.sub("", spelled_out(plain))
+            return tuple(dict.fromkeys((text, plain, drawn)))
     raise TooManyLayers
 
 

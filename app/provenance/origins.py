@@ -1,4 +1,4 @@
-"""Why this argument: which texts that the model has read the arguments of a call repeat, or plainly derive from.
+"""Origins of arguments: the texts that the model has read and that a call repeats, or plainly derives from.
 
 The index is built when a call is first asked about, from the history, and goes on with it: most runs need none. After a
 restart it is built anew. What the model had not read when it made the call is no source of it.

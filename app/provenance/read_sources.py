@@ -14,6 +14,7 @@ from tools.builtin.delegation import DELEGATE
 MOST_NAME = 80  # characters of a tool's name in the words for people
 OF_TOOLS: MappingProxyType[str, SourceKind] = MappingProxyType(
     {
+        "ask_user": "person",
         "read_file": "file",
         "list_files": "file",
         "read_skill": "file",
@@ -41,7 +42,7 @@ def of_message(number: int, message: Message) -> Iterator[ReadText]:
     match message.role:
         case "tool":
             name = message.name or "a tool"
-            kind = OF_TOOLS.get(name, "result")
+            kind = "client" if untrusted and OF_TOOLS.get(name) == "person" else OF_TOOLS.get(name, "result")
             yield ReadText(kind, message.call or "", f"the result of {name[:MOST_NAME]}", text, untrusted)
         case "user":
             if message.recalled:

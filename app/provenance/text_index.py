@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from app.core.spans import SourceKind
 from app.provenance.decodings import TooManyLayers, readings
@@ -20,7 +21,7 @@ from app.provenance.tokens import Token, tokens
 MOST_OWN = 400_000  # characters of the person and of the operator that are kept
 MOST_READ = 1_600_000  # of all other texts
 MOST_SOURCE = 500_000  # of one of them
-PIECE = 4096  # characters that are read at a time
+PIECE = 2048  # characters that are read at a time: no call into C holds the interpreter for long
 SIZES = (1, 2, 4)  # neighbouring tokens that are found together
 OWN: frozenset[SourceKind] = frozenset({"person", "operator"})
 
@@ -46,7 +47,10 @@ class ReadText(Struct, frozen=True):
 
 
 class Generation(Struct):
+    """`texts` are the literal texts of own words, by the numbers of their sources: they are looked at again."""
+
     size: int = 0
+    texts: dict[int, str] = field(default_factory=dict)
     classes: dict[TextClass, Grams] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -65,6 +69,10 @@ class Shelf(Struct):
         self.newer.size += len(text.text)
         return self.newer.classes[text.kind, text.untrusted]
 
+    def texts(self) -> list[tuple[int, str]]:
+        """Return the literal texts that are kept, with the numbers of their sources, the newest first."""
+        return [*reversed(self.newer.texts.items()), *reversed(self.older.texts.items())]
+
     def lookups(self) -> Iterator[tuple[TextClass, Sequence[Grams]]]:
         """Yield what is known of each class, the older first."""
         for one in dict.fromkeys((*self.older.classes, *self.newer.classes)):
@@ -79,15 +87,21 @@ class TextIndex:
         self.sources: list[ReadText] = []
         self.is_whole = True
 
+    @property
+    def remembers_all(self) -> bool:
+        """Return True if all that was read is in it."""
+        return self.is_whole and self.own.is_whole and self.read.is_whole
+
     def add(self, text: ReadText) -> None:
         if len(text.text) > MOST_SOURCE:
             self.is_whole = False
-            text = ReadText(text.kind, text.source, text.place, text.text[:MOST_SOURCE], text.untrusted)
+            text = replace(text, text=text.text[:MOST_SOURCE])
         shelf = self.own if text.is_own else self.read
         grams = shelf.grams_for(text)
         number = len(self.sources)
-        # Own words are looked at again, to the letter; of others the digests are enough.
-        self.sources.append(text if text.is_own else ReadText(text.kind, text.source, text.place, "", text.untrusted))
+        self.sources.append(replace(text, text=""))
+        if text.is_own:
+            shelf.newer.texts[number] = literal(text.text)
         before = dict[int, list[str]]()
         for piece in pieces(text.text):
             for place, reading in enumerate((piece,) if text.is_own else self._readings(piece)):
@@ -125,6 +139,11 @@ def _keep(grams: Grams, found: Iterable[int], number: int) -> None:
 def digests(keys: Sequence[str], size: int) -> Iterator[int]:
     """The digests of all `size` neighbours. They are good for this process: Python draws its hash anew in each."""
     return map(hash, keys) if size == 1 else map(hash, zip(*(keys[at:] for at in range(size)), strict=False))
+
+
+def literal(text: str) -> str:
+    """The text in small letters, with one space between words."""
+    return " ".join(text.casefold().split())
 
 
 def pieces(text: str) -> Iterator[str]:

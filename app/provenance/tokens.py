@@ -7,11 +7,12 @@ Every alternative of the pattern is bounded, so the time is linear in the length
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
+from app.transcript.stop_words import STOP_WORDS
 from tools.base.patterns import lazy_pattern
-from tools.base.stop_words import STOP_WORDS
 
 TELLS, CHARACTER = 3, 1  # what a word tells, and one character of a script that writes no spaces
 LEAST = 9  # what the words of a passage tell together, so that it is none that anybody writes
@@ -51,7 +52,7 @@ anbei angehängt anhang bald beste bitten datei freundlichen freundliche freundl
 grüßen guten heute lieber liebe melden morgen nachricht sehen senden vielen viele weitere weiteren wünschen
 false true null none ok
 """
-ORDINARY = STOP_WORDS.union(_USUAL.split())
+ORDINARY = frozenset(map(str.casefold, (*STOP_WORDS, *_USUAL.split())))
 
 
 class Token(Struct, frozen=True, array_like=True):
@@ -74,16 +75,22 @@ def tokens(text: str) -> Iterator[Token]:
         start = match.start()
         if kind == "word":
             key = written.casefold()
-            yield Token(key, start, match.end(), _tells(key), _is_single(key), ())
+            tells, single = _of_word(key)
+            yield Token(key, start, match.end(), tells, single)
         elif kind == "character":
             yield Token(written, start, match.end(), CHARACTER)
         elif kind == "digits":
-            yield Token(_NO_DIGITS.sub("", written).casefold(), start, match.end(), TELLS, single=True)
+            yield Token(_NO_DIGITS.sub("", written).casefold(), start, match.end(), single=True)
         elif kind == "number":
             key, *others = numbers(written)
-            yield Token(key, start, match.end(), TELLS, _is_telling_number(key), tuple(others))
+            yield Token(key, start, match.end(), single=_is_telling_number(key), parts=tuple(others))
         else:
             yield _address(kind or "", written.rstrip(_TRAILING) or written, start)
+
+
+@lru_cache(16_384)
+def _of_word(key: str) -> tuple[int, bool]:
+    return _tells(key), _is_single(key)
 
 
 def _tells(key: str) -> int:
@@ -112,17 +119,18 @@ def _address(kind: str, written: str, start: int) -> Token:
     end = start + len(written)
     if kind == "mail":
         key = written.casefold()
-        return Token(key, start, end, TELLS, single=True, parts=(key.rpartition("@")[2],))
+        return Token(key, start, end, single=True, parts=(key.rpartition("@")[2],))
     if kind == "url":
         key = written.rstrip("/")
         host = _HOST.match(key.casefold())
         origin = host.end() if host else 0
-        return Token(key[:origin].casefold() + key[origin:], start, end, TELLS, True, (host[1],) if host else ())
+        key = key[:origin].casefold() + key[origin:]
+        return Token(key, start, end, single=True, parts=(host[1],) if host else ())
     key = "/".join(part for part in written.replace("\\", "/").split("/") if part not in ("", "."))
     key = f"/{key}" if written[:1] in ("/", "\\") else key
     base = key.rpartition("/")[2]
     single = "." in base.strip(".") or key.count("/") > 1
-    return Token(key, start, end, TELLS, single, (base,) if "." in base.strip(".") else ())
+    return Token(key, start, end, single=single, parts=(base,) if "." in base.strip(".") else ())
 
 
 def numbers(written: str) -> Sequence[str]:

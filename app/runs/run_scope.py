@@ -20,10 +20,12 @@ from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
+from app.provenance.run_marks import RunMarks
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.recording.recorder import RunRecorder
 from app.runs.tool_results import Results
+from app.secrets.library import Secrets
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from tools.base.access import HelperAccess, SessionAccess
@@ -57,6 +59,7 @@ class RunScope(Struct, kw_only=True):
     given: Sequence[str] = ()
     provenance: Provenance = field(default_factory=Provenance)
     origins: Origins = field(default_factory=Origins)
+    marks: RunMarks | None = None
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
     checkpoints: Checkpoints | None = None
@@ -66,6 +69,7 @@ class RunScope(Struct, kw_only=True):
     labels: RunLabels | None = None
     delegation: Delegation | None = None
     hooks: RunHooks | None = None
+    secrets: Secrets | None = None
     recorder: RunRecorder | None = None
 
 

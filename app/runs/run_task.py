@@ -221,6 +221,8 @@ class RunTask:
             conversation.recorder = recorder
         if (labels := self.agent.scope.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
+        if (marks := self.agent.scope.marks) is not None:
+            self.turn = await marks.enter(conversation, self.turn)
         if not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
             results = self.turn.results if self.turn else ()

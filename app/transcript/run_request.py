@@ -123,7 +123,8 @@ class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
     `asked`: by a person, whose budget may be spent; what the server begins by itself is not refused for that, unless
-    it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted.
+    it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted;
+    `outside`: its text itself is such, by which it is known again elsewhere.
     `notice` is for those who read the run's log. `beside` are changes of the transaction that creates the run.
 
     `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
@@ -147,6 +148,7 @@ class RunRequest(Struct, frozen=True):
     asked: bool = True
     budgeted: bool = False
     untrusted: bool = False
+    outside: bool = False
     beside: Callable[[RunRow], Sequence[Change]] | None = None
     files: Sequence[File] = ()
     notice: Notice | None = None

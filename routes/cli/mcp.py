@@ -14,8 +14,8 @@ from app.storage.mcp import McpServerRemoved, McpStore
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import NoServer, Remote, server_flags, with_remote
 from routes.cli.tokens import with_store
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
+from routes.texts.exact import exact
 from tools.base.rights import Column, Risk, Role, Trust, columns_in_words, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, read_config, transport_of

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -23,6 +25,7 @@ from app.memory.startup import memory_tools, tool_meaning_of
 from app.policy.current_rights import principal_named
 from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles
+from app.provenance.mark_index import MarkIndex
 from app.runs.composition.server_metrics import recording
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
@@ -95,10 +98,12 @@ async def opened_run_factory(
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
             labels=await opened_labels(settings, store, jobs),
+            marks=MarkIndex(store, manager.notifications.keys.marks_key, journal.flush, shared=not runs.peers.is_alone),
             profiles=profiles,
             looks=models.looks,
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),
             hooks=manager.hooks,
+            secrets=storage.secrets,
             memories=models.memories,
             choices=ToolChoices(tool_meaning_of(models.memories, stack)),
             rules=compiled_rules(settings.rules),
@@ -127,6 +132,7 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         author=GitAuthor(settings.git_author_name, settings.git_author_email),
         private_hosts=settings.private_hosts,
         closed_ports=[settings.port],
+        authorities=[Path(file) for file in (os.environ.get("SSL_CERT_FILE"),) if file],
     )
 
 
