@@ -26,7 +26,7 @@ from app.policy.patterns import words_of
 from app.provenance.quotation import source_of
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column
-from tools.base.stop_words import STOP_WORDS
+from app.transcript.stop_words import STOP_WORDS
 from tools.tool import Tool
 
 MOST_KEPT = 500_000  # characters of each kind of text: the latest
