@@ -20,11 +20,13 @@ from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CallRequest
 from app.policy.classification import Classification, KnownTools
 from app.policy.gate import Gate
+from app.policy.gate_rows import AccessRequest
 from app.policy.grants import Grant, reaches_hosts
 from app.policy.label_limits import NO_LIMITS, limits_of
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.values import Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Approval, Risk, Role
@@ -33,6 +35,7 @@ from tools.tool import Tool, nothing_known
 from tools.toolbox import Ask
 from tools.web.egress import NETWORK
 
+NOT_OWN = "Not all of its values that matter are the person's own."
 CATALOGUED = frozenset(tool.name for tool in CATALOGUE)
 
 
@@ -66,7 +69,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `began` and `wrote` are the times of the server's start and of the last write where commands run without a sandbox;
     None: no grant is later. `harmless`: the workspace of then has shown that nothing can be lost. `through` is the
-    tool's, `other` is one of no catalogue.
+    tool's, `other` is one of no catalogue. `own`: all values are the person's own; None: they were not weighed.
     """
 
     role: Role
@@ -78,6 +81,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     boxed: bool = False
     networked: bool = False
     tainted: bool = False
+    own: bool | None = None
     planning: bool = False
     disabled: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -116,6 +120,7 @@ def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arg
         boxed=policy.boxed,
         networked=policy.networked,
         tainted=policy.tainted,
+        own=_is_own(AccessRequest(principal, tool, arguments, policy)) if tool and policy.evidence else None,
         planning=policy.planning,
         disabled=policy.disabled,
         labels=tuple(sorted(policy.labels.labels)),
@@ -160,6 +165,8 @@ def gate_of(
         narrowing=narrowing,
         labels=limits,
         rules=in_force.rules,
+        weighs=facts.own is not None,
+        evidence=None if facts.own is None else Weighed("" if facts.own else NOT_OWN),
         writes=Writes(facts.began, math.inf if facts.wrote is None else facts.wrote),
     )
     return Gate(Principal(name, facts.role, facts.tools, facts.off), policy, classification=KnownTools())
@@ -188,6 +195,11 @@ def _held(principal: str, policy: PolicyContext, tool: Tool, arguments: Argument
                 whole=whole,
                 rest=rest,
             )
+
+
+def _is_own(request: AccessRequest) -> bool:
+    """Return whether the values of a call are the person's own; False where it has no effect for which that counts."""
+    return request.effect is not None and not request.foreign
 
 
 def _is_harmless(policy: PolicyContext, tool: Tool, arguments: Arguments) -> bool:

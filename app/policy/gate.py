@@ -20,7 +20,7 @@ from app.policy.gate_rows import GATE_ROWS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import LabelLimits
 from app.policy.policy_context import NO_POLICY, PolicyContext
-from app.policy.values import Evidence
+from app.policy.values import Evidence, Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk
@@ -74,7 +74,7 @@ class Gate(Struct):
         if tainted:
             self.taint()
 
-    def weigh(self, evidence: Evidence) -> None:
+    def weigh(self, evidence: Evidence | Weighed) -> None:
         """Decide by value, with this evidence; a helper decides with that of its run."""
         if self.policy.evidence is None:
             self.policy = replace(self.policy, weighs=True, evidence=evidence)

@@ -11,7 +11,7 @@ from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
-from app.policy.values import Evidence
+from app.policy.values import Evidence, Weighed
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class PolicyContext:
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
     weighs: bool = False
-    evidence: Evidence | None = field(default=None, compare=False)  # it follows its conversation
+    evidence: Evidence | Weighed | None = field(default=None, compare=False)  # it follows its conversation
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
 
     @property
