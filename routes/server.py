@@ -61,6 +61,7 @@ from routes.http.administration import (
     hooks,
     metrics,
     pause,
+    secrets,
     settings,
     tokens,
 )
@@ -70,7 +71,7 @@ from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import people, prompts, sign_ins
+from routes.http.people import people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -133,8 +134,10 @@ ROUTES = (
     *schedules.ROUTES,
     *triggers.ROUTES,
     *jobs.ROUTES,
+    *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *permissions.ROUTES,
     *sign_ins.ROUTES,
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path

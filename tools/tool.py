@@ -18,6 +18,7 @@ from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Ro
 from tools.base.screen import Window
 from tools.base.workspace import CallPath
 from tools.jobs.manager import Jobs
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 
@@ -76,6 +77,9 @@ class Context(Struct, frozen=True):
     call: str = ""
     principal: str = ""
     window: Window | None = None  # of the terminal that commands run in
+    secrets: Sequence[BoxSecret] = ()  # that the proxy of this call's command puts into requests
+    bound: str = ""  # what an approval is bound to because of the secrets
+    withheld: str = ""  # the reason why the call cannot have the secrets that it goes with, and is not run
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
     ask: AskPerson | None = None  # None where questions cannot be answered
     recall: Recall | None = None  # None where no conversation is kept

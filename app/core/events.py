@@ -207,6 +207,7 @@ class ApprovalRequired(Struct, frozen=True):
     `operator`, `client`, `result`, `memory`, `document`, `file`, `session` or `model`), its `place` in words, the id of
     the `source` where it has one (of a result, its call), `untrusted` if that text is, and `exact` if it stands there
     to the letter or is the same number or address.
+    `proposals`: standing permissions that can be given with the approval, as `pattern` and `words`.
     """
 
     type: ClassVar[str] = "approval.required"
@@ -216,14 +217,15 @@ class ApprovalRequired(Struct, frozen=True):
     reason: str
     expires_at: float | None
     origins: list[dict[str, Any]] | None = None
+    proposals: list[dict[str, Any]] | None = None
 
 
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
     `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
-    `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once` or `session`; `arguments` are set if the person
-    changed them, `note` if one was given.
+    `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set if the
+    person changed them, `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"

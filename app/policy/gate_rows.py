@@ -233,6 +233,18 @@ def _mode(request: AccessRequest, _: Decision | None) -> Decision | None:
     return Ask(f"{_effect_inside(request)} This run asks first (approval: ask).")
 
 
+def _permitted(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    policy, tool, effect = request.policy, request.tool, request.effect
+    if not isinstance(so_far, Ask) or so_far.by in FIRM or (effect and effect.always):
+        return None
+    for one in policy.usable_permissions:
+        if not one.is_rule and (request.principal.role is Role.GUEST or policy.labels.asking(tool)):
+            continue  # the person did not consider the label when giving it
+        if one.covers(tool, request.arguments, policy.surroundings):
+            return Allow(one.words, counted=one.id)
+    return None
+
+
 def _granted_hosts(request: AccessRequest, so_far: Decision | None) -> Decision | None:
     if not isinstance(so_far, Ask) or not request.arguments or not reaches_hosts(request.tool):
         return None
@@ -300,7 +312,15 @@ QUESTIONS: Rows = (
     DecisionRow("outbound", "asks", "that leaves the sandbox and the workspace", _outbound, opens=True),
     DecisionRow("mode", "asks", "that writes or executes in the mode `ask`", _mode, opens=True),
 )
+FIRM = frozenset({"plan_accepted", "always"})  # questions that no permission answers
 OUTCOMES: Rows = (
+    DecisionRow(
+        "permitted",
+        "allows",
+        "about which a row of `untrusted`, `outbound` or `mode` asks, if a rule that allows or a standing permission "
+        "bounds it",
+        _permitted,
+    ),
     DecisionRow(
         "granted_hosts", "asks again", "whose hosts are granted: it is asked about without them", _granted_hosts
     ),
@@ -309,6 +329,7 @@ OUTCOMES: Rows = (
     DecisionRow("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
 )
 GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
+ANSWERABLE = frozenset(row.name for row in GATE_ROWS) - FIRM - {"rule_asks"}  # questions that a permission answers
 
 
 def _names_address(arguments: Arguments | None) -> bool:

@@ -21,7 +21,7 @@ LEFT_OUT = frozenset({events.ToolProgress.type, events.LabelsAdded.type, events.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
     events.ToolFinished.type: ("duration_s",),
-    events.ApprovalRequired.type: ("expires_at", "origins"),  # it decides nothing, and logs of earlier have none
+    events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.Notice.type: ("retry_at",),
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",

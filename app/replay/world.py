@@ -39,6 +39,7 @@ from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
+from app.policy.secret_rights import SecretRights
 from app.provenance.origins import Origins
 from app.provenance.quotation import PERSONA, PROFILE, Provenance
 from app.provenance.read_texts import Source
@@ -53,7 +54,7 @@ from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.recording.parts import Begin, Decided
 from app.runs.recording.recorder import RunRecorder
-from app.runs.recording.values import grant_in
+from app.runs.recording.values import grant_in, permissions_in
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_factory import limits_of
@@ -262,10 +263,13 @@ class Stage(Struct, kw_only=True):
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
             weighs=True,
+            clock=lambda: self.begin.at,
             writes=writes,
+            secrets=SecretRights(tuple(begin.secrets)),
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
+        gate.permit(permissions_in(begin.permissions))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

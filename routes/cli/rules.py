@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,18 @@ from app.config.display import wrong_values
 from app.config.settings import NAMES, Loaded, Settings
 from app.config.sources import SettingsError, in_file
 from app.core.rules import OperatorRule
+from app.policy.permits.bounds import Surroundings
+from app.policy.permits.operator_permissions import permission_of_rule
+from app.policy.permits.permissions import Permission, with_permitted_hosts
 from app.policy.rules.compiling import compiled_rules
+from app.policy.rules.operator_rules import ALLOW, OperatorRules
 from app.redaction.redactor import Redactor
 from app.replay.backtest import DAYS, LONGEST_DAYS, Backtest, Changed, Report, Tried
 from app.storage.store import Store
 from routes.cli.columns import aligned, failed
 from routes.cli.replay import with_existing_store
 from routes.startup.storage import secrets_of
+from tools.base.rights import Origin, Risk
 from tools.catalogue import CATALOGUE
 from tools.tool import Tool
 
@@ -44,7 +50,9 @@ def rules_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
         "check", help="show what the rules say about a call, without running it", allow_abbrev=False
     )
     check.add_argument("argument", metavar="COMMAND", help="a command; for --tool a path, URL, code or JSON object")
-    check.add_argument("--tool", default="bash", choices=[tool.name for tool in CATALOGUE], metavar="TOOL")
+    check.add_argument(
+        "--tool", default="bash", metavar="TOOL", help="such as read_file or mcp__mail__send (default: bash)"
+    )
     help_text = "decide the stored calls again by these rules, and show which would go otherwise; none is run"
     backtest = actions.add_parser("backtest", help=help_text, description=f"{help_text}.", allow_abbrev=False)
     rows_help = "a settings file whose rules and tools are tried in place of those in force"
@@ -63,16 +71,44 @@ def run_rules(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) ->
     if args.action == "list":
         print("\n".join(f"{rule.label}: {_described(rule.row)}" for rule in rules.rules) or NOTHING)
         return 0
-    tool = next(tool for tool in CATALOGUE if tool.name == args.tool)
+    if (tool := _tool(args.tool)) is None:
+        print(
+            f"dragoman: no tool is called {args.tool!a}: there are {', '.join(one.name for one in CATALOGUE)}, "
+            "and those of MCP servers, such as mcp__mail__send.",
+            file=sys.stderr,
+        )
+        return 2
     if (arguments := _arguments(tool, args.argument)) is None:
         print("dragoman: that is not a JSON object with the arguments of the call.", file=sys.stderr)
         return 2
-    finding = rules.find(tool, tool.normalise(arguments), loaded.settings.workspace)
-    print(f"{finding.action}: {finding.reason}" if finding else "No rule matches this call.")
-    return 0 if finding is None else {"deny": 1, "ask": 3}[finding.action]
+    arguments = tool.normalise(arguments)
+    if (finding := rules.find(tool, arguments, loaded.settings.workspace)) is None:
+        allowed = _allowed(rules, tool, arguments, loaded)
+        print(f"allow: {allowed.words}" if allowed else "No rule matches this call.")
+        return 0
+    print(f"{finding.action}: {finding.reason}")
+    return {"deny": 1, "ask": 3}[finding.action]
+
+
+def _allowed(rules: OperatorRules, tool: Tool, arguments: dict[str, Any], loaded: Loaded) -> Permission | None:
+    """Return the rule that allows a call that another row would ask about."""
+    around = Surroundings(loaded.settings.workspace, boxed=not loaded.settings.unsafe_no_sandbox, unchanged=True)
+    usable = [one for one in rules.permissions if one.is_in_force(time.time())]
+    arguments = dict(with_permitted_hosts(usable, tool, arguments, around))
+    return next((one for one in usable if one.covers(tool, arguments, around)), None)
+
+
+def _tool(name: str) -> Tool | None:
+    """The tool of this name. One of an MCP server is not known here: any arguments may be its own."""
+    if not name.startswith("mcp__"):
+        return next((tool for tool in CATALOGUE if tool.name == name), None)
+    server, _, own = name.removeprefix("mcp__").partition("__")
+    return Tool(name, "", {}, Risk.ADMIN, CATALOGUE[0].run, origin=Origin(server, own))
 
 
 def _described(row: OperatorRule) -> str:
+    if row.action == ALLOW:
+        return f"allow {permission_of_rule(row, row.name).words}"
     named = ((kind, getattr(row, kind)) for kind in ("paths", "hosts", "commands"))
     conditions = [f"{kind} {', '.join(of)}" for kind, of in named if of]
     return f"{row.action} {row.tool}{' with ' if conditions else ''}{' and '.join(conditions)}: {row.reason}"

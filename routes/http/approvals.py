@@ -33,7 +33,8 @@ def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
     arguments |= {"origins": origins} if (origins := json.loads(row.origins)) else {}
-    return named | arguments | decided | edited
+    offered = {"proposals": proposals} if row.state == "pending" and (proposals := json.loads(row.proposals)) else {}
+    return named | arguments | decided | edited | offered
 
 
 async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
@@ -47,8 +48,9 @@ async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
 async def list_approvals(request: Request) -> Response:
     """The calls that wait for your approval.
 
-    Oldest first. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
-    call}` each.
+    Oldest first. `proposals` are the [standing permissions](rules.md#standing-permissions) that can be given with it,
+    as `pattern` and `words`. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as
+    `{session, run, call}` each.
     """
     store = services_of(request).store
     rows = await store.approvals(current_principal(request).name)
@@ -73,6 +75,8 @@ async def decide(request: Request) -> Response:
         hosts=body.hosts,
         note=body.note,
         door=body.door,
+        per_day=body.per_day,
+        expires=body.expires,
     )
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))
 

@@ -16,6 +16,7 @@ from app.storage.approvals import ApprovalRow
 from app.storage.audit import AuditRow
 from app.storage.documents import DocumentRow, SuggestionRow
 from app.storage.memories import MemoryRow
+from app.storage.people.permissions import PermissionRow
 from app.storage.people.sign_ins import SignInRow
 from routes.http import approvals, documents, health, jobs, memory
 from routes.http.people import sign_ins
@@ -113,6 +114,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "by?": "text?",
         "door?": "text?",
         "scope?": "text?",
+        "proposals?": ["object"],
         "path?": ["object"],
     },
     "BranchChanges": {
@@ -213,6 +215,18 @@ COMPONENTS: Mapping[str, Shape] = {
         "last_error?": "any",
         "keys?": "object",
     },
+    "Secret": {
+        "name": "text",
+        "env": "text?",
+        "hosts": ["text"],
+        "tools": ["text"],
+        "role": "text",
+        "paths": ["text"],
+        "source": "text",
+        "by": "text",
+        "at": "number",
+        "used": "number?",
+    },
     "ExaminationEvent": {
         "type": "text",
         "done?": "integer",
@@ -282,6 +296,15 @@ COMPONENTS: Mapping[str, Shape] = {
         "active_runs": "integer",
         "last_seen": "number?",
         "usage": "object",
+    },
+    "Permission": {
+        **typed(PermissionRow, ("id", "tool", "run", "call", "created", "by", "per_day")),
+        "words": "text",
+        "pattern": "object",
+        "expires_at": "number?",
+        "uses_today": "integer",
+        "uses": "integer",
+        "last_used": "number?",
     },
     "SignIn": {**typed(SignInRow, sign_ins.SHOWN), "current": "boolean"},
     "StoredPrompt": {"name": "text", "about": "text", "text": "text", "updated": "number"},

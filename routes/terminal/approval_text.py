@@ -115,7 +115,8 @@ def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text
     match settled.decision:
         case "approved":
             outcome = text("terminal.approval.approved", **facts)
-            scope = f" {text('terminal.approval.session')}" if settled.scope == "session" else ""
+            lasts = {"session": text("terminal.approval.session"), "always": text("terminal.approval.always")}
+            scope = f" {lasts[settled.scope]}" if settled.scope in lasts else ""
             changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
             return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
         case "denied":

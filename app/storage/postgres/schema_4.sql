@@ -40,3 +40,43 @@ CREATE TABLE untrusted_marks (
     PRIMARY KEY (principal, at, session)
 );
 CREATE INDEX untrusted_marks_of_session ON untrusted_marks (session);
+
+-- Approvals: `proposals` is JSON, the standing permissions that can be given with them.
+ALTER TABLE approvals ADD COLUMN proposals TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+-- Standing permissions of principals: `bounds` is JSON. Their uses by day (UTC); `permission` is an id, or `rule:` and
+-- the name of a rule of the operator.
+CREATE TABLE permissions (
+    id        TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    principal TEXT COLLATE "C" NOT NULL,
+    tool      TEXT COLLATE "C" NOT NULL,
+    bounds    TEXT COLLATE "C" NOT NULL,
+    created   DOUBLE PRECISION NOT NULL,
+    by        TEXT COLLATE "C" NOT NULL,
+    run       TEXT COLLATE "C" NOT NULL,
+    call      TEXT COLLATE "C" NOT NULL,
+    per_day   BIGINT,
+    expires   DOUBLE PRECISION,
+    secrets   TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX permissions_by_principal ON permissions (principal, created);
+CREATE TABLE permission_uses (
+    permission TEXT COLLATE "C" NOT NULL,
+    day        TEXT COLLATE "C" NOT NULL,
+    uses       BIGINT NOT NULL,
+    last       DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (permission, day)
+);
+
+-- Secrets: `spec` is the JSON of app.config.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
+CREATE TABLE secrets (
+    name   TEXT NOT NULL PRIMARY KEY,
+    spec   TEXT NOT NULL,
+    sealed BYTEA,
+    by     TEXT NOT NULL,
+    at     DOUBLE PRECISION NOT NULL,
+    used   DOUBLE PRECISION
+);
+
+-- The secrets that a call was shown with, a line each with the time at which it was set.
+ALTER TABLE approvals ADD COLUMN secrets TEXT NOT NULL DEFAULT '';
+ALTER TABLE grants ADD COLUMN secrets TEXT NOT NULL DEFAULT '';

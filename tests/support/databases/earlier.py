@@ -204,6 +204,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
     "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],
+    "permissions": [
+        {"id": "prm_1", "tool": "mcp__mail__send", "bounds": '{"arguments":{"to":["bob@example.org"]}}', "by": "ann"}
+        | {"per_day": 3, "expires": 1_800_000_000.0}
+    ],
+    "permission_uses": [{"permission": "prm_1", "day": "2023-11-14", "uses": 2, "last": 1_700_000_009.0}],
+    "secrets": [
+        {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}
+    ],
     "spent": [
         {
             "month": "2023-11",

@@ -81,12 +81,13 @@ export class ApprovalBox {
     this.left = h("span", { class: "approval-left" });
     this.body = h("div", { class: "approval-body" });
     this.problem = new Problem();
+    this.always = h("div", { class: "approval-always" });
     this.foot = h("div", { class: "approval-foot" });
     this.heading = h("h3", { id: this.#id }, questionOf(this.row));
     const name = h("code", { class: "approval-name" }, escapeLine(this.row.name));
     const head = h("header", { class: "approval-head" }, this.heading, name, this.left);
     const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
-    const parts = [head, this.body, this.problem.element, this.foot];
+    const parts = [head, this.body, this.problem.element, this.always, this.foot];
     return h("section", { ...props, dataset: { call: this.row.call } }, parts);
   }
 
@@ -111,6 +112,7 @@ export class ApprovalBox {
     this.problem.show("");
     this.form = this.#form(mode);
     fill(this.body, this.#content(mode));
+    fill(this.always, mode === "ask" ? this.#proposals() : null);
     fill(this.foot, this.#buttons(mode));
     if (!moved) return;
     this.#tray.settle();
@@ -173,6 +175,15 @@ export class ApprovalBox {
       Object.keys(this.row.arguments).length ? this.#button(t("approvals.approve.edit"), "edit", "", "e") : null,
       this.#button(t("approvals.deny"), "deny", "danger", "n"),
     ];
+  }
+
+  /** A button for each standing permission that the server offers: one click gives it, and approves the call. */
+  #proposals() {
+    return (this.row.proposals ?? []).map(({ pattern, words }) => {
+      const wish = () => ({ decision: "approve", scope: "always", pattern });
+      const give = () => this.#sending || this.decide(wish, t("approvals.approved.always"));
+      return button(t("approvals.always", { words: escapeText(words) }), give, { class: "proposal", dir: "auto" });
+    });
   }
 
   #questionButtons() {
@@ -242,7 +253,7 @@ export class ApprovalBox {
     this.#sending = under_way;
     this.element.setAttribute("aria-busy", String(under_way));
     // A disabled button would lose the focus.
-    for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
+    for (const one of this.element.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
   }
 }
 
