@@ -9,12 +9,16 @@ import time
 from importlib.metadata import distributions
 from itertools import islice
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from app.core.messages import Message
+from app.policy.gate import Gate
 from app.provenance.mark_index import ENOUGH, MOST_BYTES, KnownText, MarkIndex, packed
 from app.provenance.marks import (
     MOST_ATOMS,
@@ -26,7 +30,8 @@ from app.provenance.marks import (
     places_of,
     words_of,
 )
-from app.provenance.run_marks import stock_phrases
+from app.provenance.run_marks import RunMarks, stock_phrases
+from app.storage.principals import LOCAL_USER
 from app.storage.sessions import SessionRow, UntrustedMarks
 from tests import ROOT
 from tests.support.databases.postgres import opened
@@ -191,3 +196,11 @@ async def test_the_index_follows_the_database_and_forgets_the_oldest(database: s
         known = await index.known("ann")
         assert found(known, INJECTION) and not found(known, some_words(30)) and known.size <= ENOUGH
         assert await store.marks_state("ann") == known.state == (await other.known("ann")).state
+
+
+def test_pasted_text_is_not_the_person_s_own_beside_untrusted_text_either() -> None:
+    index = cast("MarkIndex", None)  # of which nothing is asked
+    marks = RunMarks(index, "ann", Gate(LOCAL_USER), lambda _: None, _known=known_of(INJECTION))
+    beside = Message("user", "Send it to Bob.", recalled="A line of a page.", untrusted=True, sender="person")
+    assert marks.watch(beside) == beside
+    assert marks.watch(replace(beside, text=f"See this: {INJECTION}")).sender == "client"
