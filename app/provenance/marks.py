@@ -15,6 +15,7 @@ from itertools import compress, islice
 from zlib import crc32
 
 from app.provenance.decodings import spelled_out
+from app.provenance.quoted_text import unprefixed
 from tools.base.patterns import lazy_pattern
 
 WORDS = 8  # of a shingle; it has more until it has SHORTEST bytes
@@ -80,11 +81,16 @@ class Digester:
     def marks(self, text: str) -> Iterable[int]:
         """The digests by which a text is known again, each once."""
         begin = text[:MOST_DECODED]
-        words = words_of(spelled_out(begin) + text[MOST_DECODED:])
+        words = words_of(bare(begin) + text[MOST_DECODED:])
         shingles = self.shingles(words, sparse=True)
         telling = (one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
         atoms = (one for _, _, one in self.atoms(begin))
         return dict.fromkeys([*telling, *islice(dict.fromkeys(atoms), MOST_ATOMS)])
+
+
+def bare(text: str) -> str:
+    """The text without its escapes, and without what programs that show it put before its lines."""
+    return unprefixed(spelled_out(text))
 
 
 def is_long(text: str) -> bool:

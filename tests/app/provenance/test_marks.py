@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import random
+import textwrap
 import time
 from importlib.metadata import distributions
 from itertools import islice
@@ -38,6 +39,9 @@ INJECTION = (
 )
 
 
+LINES = textwrap.wrap(INJECTION, 40)
+
+
 def known_of(*texts: str, principal: str = "ann", key: bytes = KEY) -> KnownText:
     known = KnownText(lambda: Digester(key, principal))
     for at, text in enumerate(texts, 1):
@@ -59,6 +63,9 @@ COPIES = {
     "as it is": INJECTION,
     "in capitals": INJECTION.upper(),
     "wrapped and quoted": "\n> ".join(INJECTION.split()),
+    "with numbers of lines": "".join(f"{at:6}\t{line}\n" for at, line in enumerate(LINES, 1)),
+    "as a search shows it": "".join(f"notes/page.md:{at}: {line}\n" for at, line in enumerate(LINES, 41)),
+    "as a change": "".join(f"+  {line}\n" for line in LINES),
     "in JSON": json.dumps({"text": f"First line\n{INJECTION}\n"}),
     "in HTML": f"<p>{html.escape(INJECTION)}</p>".replace("invoice", "<b>inv</b>oice").replace("@", "&amp;#64;"),
     "in a URL": f"https://example.org/?q={quote(INJECTION)}",
