@@ -99,6 +99,13 @@ def test_so_many_words_in_a_row_are_known_wherever_they_stand() -> None:
         assert found(known, f"{some_words(30, at)} {part} {some_words(30, at + 1)}"), part
 
 
+def test_short_words_need_more_of_them() -> None:
+    known = known_of("a b c d e f g h", "So it is as we do it if he or she or it is on it and so on and on, or so.")
+    assert not found(known, "i am so on it we do be")
+    assert not found(known, "as we do it if he or she")
+    assert found(known, "so it is as we do it if he or she or it is on it and so on and on or so")
+
+
 def test_other_keys_and_other_principals_have_other_marks() -> None:
     marks = [set(Digester(key, name).marks(INJECTION)) for key in (KEY, b"other") for name in ("ann", "bob")]
     assert all(marks) and not any(one & other for one in marks for other in marks if one is not other)
