@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.base.outcome import Result
 from tools.builtin.shell import running
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox import NoSandbox, find_sandbox
 from tools.tool import Context
 
@@ -53,6 +54,8 @@ def rows(stack: ExitStack) -> dict[str, Start]:
         if level == "bubblewrap":
             found[f"{level}, git repository"] = starting(Context(repository, 60, box))
             found[f"{level}, network"] = starting(Context(empty, 60, box), "example.org")
+            secret = BoxSecret(name="a", variable="A", placeholder="placeholder", value="value", hosts=("example.org",))
+            found[f"{level}, network, secret"] = starting(Context(empty, 60, box, secrets=[secret]), "example.org")
             found[f"{level}, git repository, network"] = starting(Context(repository, 60, box), "example.org")
     unboxed = find_sandbox(unsafe=True)
     return {**found, "without a sandbox": starting(Context(empty, 60, unboxed))}

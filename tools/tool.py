@@ -14,10 +14,11 @@ from msgspec import Struct
 from parsing import Arguments
 from tools.base.access import DocumentAccess, HelperAccess, MemoryAccess, SessionAccess
 from tools.base.outcome import Progress, Result
-from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
+from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
 from tools.base.workspace import CallPath
 from tools.jobs.manager import Jobs
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 
@@ -76,6 +77,9 @@ class Context(Struct, frozen=True):
     call: str = ""
     principal: str = ""
     window: Window | None = None  # of the terminal that commands run in
+    secrets: Sequence[BoxSecret] = ()  # that the proxy of this call's command puts into requests
+    bound: str = ""  # what an approval is bound to because of the secrets
+    withheld: str = ""  # the reason why the call cannot have the secrets that it goes with, and is not run
     private_hosts: tuple[str, ...] = ()  # what web_fetch may reach although it is not on the public internet
     ask: AskPerson | None = None  # None where questions cannot be answered
     recall: Recall | None = None  # None where no conversation is kept
@@ -134,6 +138,7 @@ def binds_nothing(_: Arguments, __: Path) -> str:
 
 
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
+NO_COLUMNS: Mapping[str, Column] = MappingProxyType({})
 
 
 class Tool(Struct, frozen=True):
@@ -174,6 +179,7 @@ class Tool(Struct, frozen=True):
     origin: Origin | None = None
     in_turn: bool = False
     keeps: bool = False
+    columns: Mapping[str, Column] = NO_COLUMNS
 
     @property
     def may_repeat(self) -> bool:

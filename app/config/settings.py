@@ -155,7 +155,8 @@ class Settings(
         (),
         "rules that classify tools; tools that no rule matches are for admins and need approval",
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
-        "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
+        "risk (read, write, execute, network, admin), approval (mode, never, always), untrusted (true, false) or "
+        'arguments (what each is for: {to = "recipient", note = "content"})',
     )
     taint: bool = switch(
         True, "calls that leave the sandbox need approval again once a conversation contains untrusted text"
@@ -276,6 +277,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
+    named |= {"secrets_key_file": settings.secrets_key_file} if settings.secrets_key_file else {}
     problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)
     if "allowed_commands" in given:
         origin = given["allowed_commands"].origin

@@ -1,1 +1,1 @@
-"""Provenance of text: a quotation of what the model has read is no call, and untrusted text is known again."""
+"""Provenance of text: quotations are no calls, where arguments come from, and untrusted text that is known again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.storage.changes import Change, ChangeWriter
+from app.storage.changes import Change
+from app.storage.people.permissions import PermissionStore
 
 
 class ApprovalRow(Change, frozen=True):
@@ -13,7 +14,9 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit.
+    model's, `note`: a comment on the decision, `door`: the way by which it came (a key of `app.policy.doors.DOORS`).
+    `expires` is None for an approval without a time limit. `origins`: JSON of the spans of the arguments, `proposals`:
+    of the standing permissions that the person can give with it. `secrets` are those that the call was shown with.
     """
 
     run: str
@@ -32,6 +35,10 @@ class ApprovalRow(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    origins: str = "[]"
+    door: str | None = None
+    proposals: str = "[]"
+    secrets: str = ""
 
 
 class ApprovalDecided(Change, frozen=True):
@@ -45,13 +52,34 @@ class ApprovalDecided(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    door: str | None = None
+
+
+class DecisionLink(Change, frozen=True):
+    """A link that decides the approval of one call, once, until `expires`. `sha256` is the hash of its token."""
+
+    sha256: str
+    run: str
+    call: str
+    session: str
+    principal: str
+    fingerprint: str
+    created: float
+    expires: float
+
+
+class DecisionLinksExpired(Change, frozen=True):
+    """All links that were over at this time are deleted."""
+
+    expires: float
 
 
 class GrantRow(Change, frozen=True):
     """Calls of `tool` that need no further approval in a session, until `expires`.
 
     Those with this `fingerprint`, those whose arguments match `pattern` (JSON, argument -> pattern), or, of all
-    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved.
+    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved,
+    `secrets` those that it was shown with.
     """
 
     id: str
@@ -66,13 +94,14 @@ class GrantRow(Change, frozen=True):
     arguments: str | None = None
     expires: float | None = None
     tainted: bool = False
+    secrets: str = ""
 
 
 class GrantRevoked(Change, frozen=True):
     id: str
 
 
-class ApprovalStore(ChangeWriter, Protocol):
+class ApprovalStore(PermissionStore, Protocol):
     async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:
@@ -89,6 +118,9 @@ class ApprovalStore(ChangeWriter, Protocol):
 
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
         """Compare and set: return False, and write nothing, if the approval is not pending any more."""
+
+    async def decision_link(self, sha256: str) -> DecisionLink | None:
+        """The link of a token, by its hash."""
 
     async def grants(self, session: str) -> list[GrantRow]:
         """Grants of a session, oldest first, expired ones included."""

@@ -79,8 +79,8 @@ class Conversation:
 
         It is untrusted if a document is attached: a person seldom has written what that says.
         """
-        if any(one.media_type == PDF for one in message.attachments):
-            message = replace(message, untrusted=True)
+        if not message.untrusted and any(one.media_type == PDF for one in message.attachments):
+            message = replace(message, untrusted=True, sender=message.sender or "person")
         match message:
             case Message(role="user", at=None):
                 return replace(message, at=self._clock())

@@ -11,6 +11,7 @@ from msgspec import Struct
 from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
+from app.core.spans import SourceKind
 from app.storage.changes import Change
 from app.storage.runs import HelperRow, RunRow
 from app.transcript.titles import NAMELESS, title_of
@@ -98,6 +99,19 @@ class ParentRun(Struct, frozen=True):
 def has_mark(row: RunRow, mark: str) -> bool:
     """Return True if the policy of a run has this mark, such as HELPER or TIED."""
     return mark in row.policy and mark in json.loads(row.policy)
+
+
+SENDERS: tuple[tuple[str, SourceKind], ...] = (
+    (HELPER, "model"),
+    (SENT_BY, "session"),
+    (UNTRUSTED, "client"),
+    (UNASKED, "result"),  # of a job that has ended
+)
+
+
+def sender_of(row: RunRow) -> SourceKind | Literal[""]:
+    """Return the kind of source whose words the message of a run has; empty for the person."""
+    return next((kind for mark, kind in SENDERS if has_mark(row, mark)), "")
 
 
 def trace_of(row: RunRow) -> str:

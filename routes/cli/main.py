@@ -176,7 +176,7 @@ def _parse_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse(args: argparse.Namespace, _environ: Environ) -> int:
-    from routes.cli.parse_text import parse_stdin
+    from routes.cli.dialects.parse_text import parse_stdin
 
     return parse_stdin(args.tools, not args.no_fences)
 
@@ -192,8 +192,8 @@ def _dialects_flags(parser: argparse.ArgumentParser) -> None:
 
 def _dialects(args: argparse.Namespace, _environ: Environ) -> int:
     if args.template:
-        return int(import_module("routes.cli.template_report").print_template(args.template))
-    from routes.cli.parse_text import print_dialects
+        return int(import_module("routes.cli.dialects.template_report").print_template(args.template))
+    from routes.cli.dialects.parse_text import print_dialects
 
     return print_dialects()
 
@@ -215,6 +215,12 @@ COMMANDS = (
     _command(
         "project", "show, accept or decline the workspace's instructions (AGENTS.md)", "routes.cli.project", SERVER
     ),
+    _command(
+        "secret",
+        "add, list and remove secrets, which commands use and no model sees",
+        "routes.cli.secrets",
+        settings=(*STORE, "secrets_key_file"),
+    ),
     _command("endpoint", "add, list, test and remove model servers", "routes.cli.endpoints", BOTH),
     _command(
         "model",
@@ -227,8 +233,12 @@ COMMANDS = (
     _command("connect", "connect another program to the server: Codex, Claude Code, SDKs", "routes.cli.connect", BOTH),
     _command("memory", "list, search, edit and delete what is remembered about you", "routes.cli.memory", SERVER),
     _command(
-        "rules", "list the operator's rules on arguments, and test a call against them", "routes.cli.rules", SERVER
+        "rules",
+        "list the operator's rules on arguments, and try them on calls of now and of the past",
+        "routes.cli.rules",
+        BOTH,
     ),
+    _command("permission", "list and withdraw what you have allowed for good", "routes.cli.permissions", SERVER),
     _command("webhook", "add, list, test and remove webhooks for notifications", "routes.cli.webhooks", SERVER),
     _command(
         "db",

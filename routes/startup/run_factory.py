@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -101,6 +103,7 @@ async def opened_run_factory(
             looks=models.looks,
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),
             hooks=manager.hooks,
+            secrets=storage.secrets,
             memories=models.memories,
             choices=ToolChoices(tool_meaning_of(models.memories, stack)),
             rules=compiled_rules(settings.rules),
@@ -129,6 +132,7 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         author=GitAuthor(settings.git_author_name, settings.git_author_email),
         private_hosts=settings.private_hosts,
         closed_ports=[settings.port],
+        authorities=[Path(file) for file in (os.environ.get("SSL_CERT_FILE"),) if file],
     )
 
 

@@ -68,6 +68,7 @@ async def _start(jobs: Jobs, arguments: Arguments, context: Context) -> str:
         sandbox=context.sandbox,
         workspace=context.workspace,
         network=hosts_wanted(arguments),
+        secrets=context.secrets,
     )
     return f"Started {job.id} in the background. job_status and job_output show it, job_cancel ends it."
 

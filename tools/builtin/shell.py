@@ -29,7 +29,14 @@ def running(program: Program, argument: str) -> Run:
             raise ToolFailed(context.sandbox.reason)
         with _script(arguments[argument]) as script:
             hosts = hosts_wanted(arguments)
-            command = context.sandbox.command(program, script, context.workspace, network=hosts, window=context.window)
+            command = context.sandbox.command(
+                program,
+                script,
+                context.workspace,
+                network=hosts,
+                secrets=context.secrets,
+                window=context.window,
+            )
             updates = stream(
                 command,
                 cwd=context.workspace,

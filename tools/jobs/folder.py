@@ -21,6 +21,7 @@ JOB, COMMAND, SCRIPT, LOCK = "job.json", "command.json", "script", "lock"
 STATE, OUTPUT, LOG = "state.json", "output", "supervisor.log"
 SCRIPT_FD = 3  # where the command finds its script
 LOCK_FD = 3  # where the supervisor finds its lock
+HANDED_FD = 4  # where the supervisor, and then the command's proxy, finds what it is handed
 READY = b"ready\n"  # on the supervisor's stdout: state.json has the result of the start
 
 BLOCK = 1 << 16

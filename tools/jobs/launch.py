@@ -15,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tools.jobs.folder import COMMAND, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
+from tools.jobs.folder import COMMAND, HANDED_FD, JOB, LOCK, LOCK_FD, LOG, READY, SCRIPT, SCRIPT_FD, write_json
 from tools.jobs.records import UNREADABLE, Job, JobsFailed, JobState, read_job, with_state, write_job
 from tools.process.orphan_reaper import MARK, clear
 from tools.process.process_tree import sweep_now
 from tools.process.resource_limits import OPENED_FD
 from tools.sandbox.box_init import moved
+from tools.sandbox.network.launch import HANDED
+from tools.sandbox.network.secrets import BoxSecret, Handed
 from tools.sandbox.sandbox import Sandbox
 from tools.sandbox.sealed_paths import HeldSeals
 
@@ -32,13 +34,20 @@ _log = logging.getLogger(__name__)
 
 
 def launch(
-    folder: Path, job: Job, script: bytes, sandbox: Sandbox, workspace: Path, *, network: Sequence[str] = ()
+    folder: Path,
+    job: Job,
+    script: bytes,
+    sandbox: Sandbox,
+    workspace: Path,
+    *,
+    network: Sequence[str] = (),
+    secrets: Sequence[BoxSecret] = (),
 ) -> int:
     """Make the folder and start the supervisor in it; its process id, a child of this process.
 
     Returns when state.json has the result of the start. Raises JobsFailed; then nothing is left of the job.
     """
-    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network)
+    command = sandbox.command("bash", SCRIPT_FD, workspace, network=network, secrets=secrets)
     held = HeldSeals()
     try:
         held = command.seals.begin() if command.seals else held
@@ -54,7 +63,8 @@ def launch(
                 "places": command.limits.places,
                 "opened": command.limits.opened,
                 "opened_fd": OPENED_FD,
-                "env": {**command.env, MARK: job.id},
+                "env": {**command.env, MARK: job.id, **({HANDED: str(HANDED_FD)} if command.handed else {})},
+                "handed": command.handed is not None,  # itself it is in no file that has a name
                 "wrapped": command.wrapped,
                 "sealed": command.seals and (str(command.seals.workspace), *command.seals.names),
                 "cwd": str(workspace),
@@ -62,7 +72,7 @@ def launch(
                 "time_limit_s": job.time_limit_s,
             }
             write_json(str(folder / COMMAND), fields)
-            return _started(folder, lock)
+            return _started(folder, lock, command.handed)
     except OSError as error:
         where = folder.parent
         message = f"The job could not be started: {error.strerror} ({where}). Make {where} writable, or free space."
@@ -83,12 +93,15 @@ def _locked(folder: Path) -> Iterator[int]:
         os.close(lock)
 
 
-def _started(folder: Path, lock: int) -> int:
+def _started(folder: Path, lock: int, handed: Handed | None) -> int:
     ready_read, ready_write = map(moved, os.pipe())
+    given = moved(handed.opened()) if handed else None
     try:
-        pid = _spawn(folder, lock, ready_write)
+        pid = _spawn(folder, lock, ready_write, given)
     finally:
         os.close(ready_write)
+        if given is not None:
+            os.close(given)
     try:
         ready = select.select([ready_read], [], [], START_S)[0] and os.read(ready_read, len(READY)) == READY
     finally:
@@ -101,7 +114,7 @@ def _started(folder: Path, lock: int) -> int:
     return pid
 
 
-def _spawn(folder: Path, lock: int, ready_write: int) -> int:
+def _spawn(folder: Path, lock: int, ready_write: int, given: int | None) -> int:
     # Without `site` a start takes a third of the time; what it would find is on the path already.
     argv = [sys.executable, "-S", "-P", "-m", "tools.jobs.supervisor", str(folder)]
     path = os.pathsep.join(dict.fromkeys([str(_ROOT), *filter(None, sys.path)]))
@@ -110,6 +123,7 @@ def _spawn(folder: Path, lock: int, ready_write: int) -> int:
         (os.POSIX_SPAWN_DUP2, ready_write, 1),
         (os.POSIX_SPAWN_OPEN, 2, str(folder / LOG), os.O_WRONLY | os.O_CREAT, 0o600),
         (os.POSIX_SPAWN_DUP2, lock, LOCK_FD),
+        *(() if given is None else ((os.POSIX_SPAWN_DUP2, given, HANDED_FD),)),
     )
     # None of the server's environment: it holds secrets, and a supervisor may outlive them.
     return os.posix_spawn(argv[0], argv, {"PYTHONPATH": path}, file_actions=actions, setsid=True)

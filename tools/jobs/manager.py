@@ -42,6 +42,7 @@ from tools.jobs.records import (
     write_state,
 )
 from tools.jobs.watch import TrackedJob, off_the_loop
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 TIME_LIMIT_S = 3600.0
@@ -130,6 +131,7 @@ class Jobs:
         sandbox: Sandbox | NoSandbox,
         workspace: Path,
         network: Sequence[str] = (),
+        secrets: Sequence[BoxSecret] = (),
     ) -> Job:
         """Start a shell command and return at once; `network` has the hosts that it may reach. Raises JobsFailed."""
         try:
@@ -155,7 +157,7 @@ class Jobs:
             )
             known = self._known[job.id] = TrackedJob(job, self._folder / job.id)
             # Shielded: a job that has been started must be recorded, even when the caller was cancelled.
-            begin = partial(launch, known.folder, job, script, sandbox, workspace, network=network)
+            begin = partial(launch, known.folder, job, script, sandbox, workspace, network=network, secrets=secrets)
             starting = self._keep(self._start(known, begin))
             await asyncio.shield(starting)
         return known.job

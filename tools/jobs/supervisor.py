@@ -22,6 +22,7 @@ from typing import Any
 from tools.jobs.folder import (
     BLOCK,
     COMMAND,
+    HANDED_FD,
     LOCK_FD,
     OUTPUT,
     READY,
@@ -152,10 +153,11 @@ class Supervisor:
 def main(folder: str) -> None:
     """Run the job of `folder` to its end."""
     os.set_inheritable(LOCK_FD, False)
-    os.closerange(LOCK_FD + 1, 1 << 16)  # nothing of the server's, such as its socket, may stay open with the job
-    end_request = _end_requests()
     with open(f"{folder}/{COMMAND}", encoding="ascii") as file:  # noqa: PTH123
         command = json.load(file)
+    # Nothing of the server's, such as its socket, may stay open with the job.
+    os.closerange((HANDED_FD if command["handed"] else LOCK_FD) + 1, 1 << 16)
+    end_request = _end_requests()
     output = OutputFile(f"{folder}/{OUTPUT}")
     init = BoxInit() if command["wrapped"] else None
     state: dict[str, Any] = {"pid": os.getpid(), "started": time.time()}
@@ -172,6 +174,8 @@ def main(folder: str) -> None:
         _report_state(folder, state | {"state": "failed", "reason": reason, "ended": time.time(), "duration_s": 0.0})
         return
     os.close(write_end)
+    if command["handed"]:
+        os.close(HANDED_FD)
     _report_state(folder, state | {"state": "running"})
     supervisor = Supervisor(child, read_end, end_request, output, init)
     why = supervisor.wait(command["time_limit_s"])
@@ -221,6 +225,8 @@ def _spawn(command: dict[str, Any], script: str, write_end: int, init: BoxInit |
     if command["opened"]:  # here, not by the command itself: it is a file of the server, which may have gone by then
         actions += ((os.POSIX_SPAWN_OPEN, command["opened_fd"], command["opened"], os.O_RDONLY, 0),)
     argv = [*command["prefix"], *(init.inherited(command["argv"]) if init else command["argv"])]
+    if command["handed"]:
+        actions += ((os.POSIX_SPAWN_DUP2, HANDED_FD, HANDED_FD),)
     child = os.posix_spawnp(argv[0], argv, command["env"], file_actions=actions, setsid=True, setsigdef=_IGNORED)
     os.chdir("/")
     os.close(text)

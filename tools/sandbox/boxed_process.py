@@ -23,6 +23,7 @@ from tools.process.signals import reset_signals
 from tools.process.terminal import Terminal
 from tools.sandbox.box_init import TERM_S, BoxInit
 from tools.sandbox.command import Command
+from tools.sandbox.network.launch import HANDED
 from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 TIME_LIMIT_S = 3600.0
@@ -125,6 +126,7 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
     terminal = Terminal(window) if window else None
     read_end, write_end = (terminal.master, terminal.slave) if terminal else os.pipe()
     init = BoxInit() if command.wrapped else None
+    handed = command.handed.opened() if command.handed else None
     try:
         os.set_blocking(read_end, False)
         reset_signals()
@@ -136,8 +138,8 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
             stdout=write_end,
             stderr=write_end,
             cwd=cwd,
-            env={**command.env, MARK: mark},
-            pass_fds=(*command.fds, *(init.fds if init else ())),
+            env={**command.env, MARK: mark, **({} if handed is None else {HANDED: str(handed)})},
+            pass_fds=(*command.fds, *(init.fds if init else ()), *(() if handed is None else (handed,))),
             start_new_session=terminal is None or command.wrapped,  # with a terminal, the command's own words do that
         )
     except OSError as error:
@@ -151,6 +153,8 @@ async def _start(command: Command, cwd: Path, principal: str, window: Window | N
         raise
     finally:
         os.close(write_end)
+        if handed is not None:
+            os.close(handed)
     if init:
         init.started()
     drain_s = _KILLED_S if command.before else DRAIN_S  # a proxy reports at the end what was reached

@@ -29,6 +29,7 @@ from tools.sandbox.command import (
 )
 from tools.sandbox.network import box
 from tools.sandbox.network.rules import Rules
+from tools.sandbox.network.secrets import BoxSecret, handed
 from tools.sandbox.owner_run_paths import sealed_names
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.sealed_paths import Seals
@@ -59,7 +60,8 @@ class Bubblewrap(Struct, frozen=True):
     proxy (`network`). `networked`: the operator lets every call reach all of that. `private_hosts` may be reached as
     well, where the call names them, `closed_ports` of this machine never. `hidden` are directories that stay empty
     inside even where they lie in something that is shown. `kept` are ones that can only be read where they lie in the
-    workspace. `locks` are options that not every bubblewrap knows, older than 0.8, or setuid.
+    workspace. `authorities` are files of those that hosts of secrets are trusted by, beside the system's. `locks` are
+    options that not every bubblewrap knows, older than 0.8, or setuid.
     """
 
     level: ClassVar[str] = "bubblewrap"
@@ -73,6 +75,7 @@ class Bubblewrap(Struct, frozen=True):
     author: GitAuthor = AGENT
     private_hosts: tuple[str, ...] = ()
     closed_ports: tuple[int, ...] = ()
+    authorities: tuple[Path, ...] = ()
 
     @property
     def boxed(self) -> bool:
@@ -103,6 +106,7 @@ class Bubblewrap(Struct, frozen=True):
         workspace: Path,
         *,
         network: Sequence[str] = (),
+        secrets: Sequence[BoxSecret] = (),
         window: Window | None = None,
     ) -> Command:
         """Run the open file `script` in the box."""
@@ -111,7 +115,9 @@ class Bubblewrap(Struct, frozen=True):
             return refusing(complaint)
         inside = _SCRIPTS[program]
         seals = Seals(workspace, sealed_names())
-        outer = (*self.outer(), *(box.MOUNTS if hosts else ()), *self._mounts(workspace))
+        secrets = secrets if hosts else ()
+        shown = (*(box.MOUNTS if hosts else ()), *(box.trusted() if secrets else ()))
+        outer = (*self.outer(), *shown, *self._mounts(workspace))
         argv = (
             *outer,
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
@@ -119,7 +125,10 @@ class Bubblewrap(Struct, frozen=True):
             *(box.listening(self.python) if hosts else ()),
             *(*inner_process_limit(self.limits), *words(program, program, inside, window)),
         )
-        built = environment(program, self.author, home=_HOME, python_start=_START, window=window)
+        built = (
+            dict(box.secret_variables(secrets)) if secrets else {}
+        )  # first, so that no secret takes the name of the others
+        built |= environment(program, self.author, home=_HOME, python_start=_START, window=window)
         # Safe for any owner: what the workspace's repository names reaches only the hosts of its call.
         # And no branch writes into the config, which is sealed.
         trusted = [("safe.directory", str(path)) for path in {workspace.resolve(), workspace}]
@@ -128,7 +137,8 @@ class Bubblewrap(Struct, frozen=True):
         built["PATH"] += ":/run/bin"
         before = box.launched(Rules(hosts, self.private_hosts, self.closed_ports)) if hosts else ()
         started = Command(argv, built, fds=(script,), wrapped=True, limits=self.limits, before=before)
-        return replace(started, seals=seals, seal_at=len(outer))
+        given = handed(secrets, (*box.system_bundles()[:1], *self.authorities)) if secrets else None
+        return replace(started, seals=seals, seal_at=len(outer), handed=given)
 
     def outer(self) -> tuple[str, ...]:
         """The box without a workspace."""

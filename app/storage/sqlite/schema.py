@@ -22,6 +22,8 @@ TABLES = (
     *("folders", "lists", "shares"),
     *("sign_ins", "prompts", "preferences"),
     *("branches", "branch_parts"),
-    "recordings",
+    *("recordings", "secrets"),
+    "decision_links",
     "untrusted_marks",
+    *("permissions", "permission_uses"),
 )

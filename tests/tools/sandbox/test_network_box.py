@@ -8,12 +8,9 @@ import io
 import json
 import os
 import select
-import shutil
 import socket
 import subprocess
 import tarfile
-import zipfile
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from threading import Thread
@@ -24,6 +21,7 @@ import trustme
 
 from tests.support.sandbox.jobs import ANN, SESSION, end_of, opened, until
 from tests.support.sandbox.sites import THERE, Site, site
+from tests.support.sandbox.wheels import needs, wheel
 from tools.base.outcome import Progress, Result
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
@@ -176,11 +174,6 @@ def test_hosts_that_name_none_are_refused_in_words(tmp_path: Path, network: list
 # Real programs.
 
 
-def needs(*programs: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    missing = [program for program in programs if shutil.which(program, path="/usr/bin:/bin:/usr/local/bin") is None]
-    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} is not installed")
-
-
 @needs("curl", "wget")
 def test_tls_reaches_from_the_program_to_the_host(tmp_path: Path) -> None:
     ca = trustme.CA()
@@ -208,16 +201,6 @@ def test_git_clones(tmp_path: Path) -> None:
     with site(files) as there:
         seen = ran(work, box_for(there), f"git clone -q {there.url}/r copy && git -C copy log --format=%s", [THERE])
         assert seen.ok and seen.text == f"the first\n\n[network: reached {THERE}]", seen.text
-
-
-def wheel() -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("tiny.py", "answer = 42\n")
-        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("tiny-1.0.dist-info/RECORD", "")
-    return packed.getvalue()
 
 
 @needs("pip3")

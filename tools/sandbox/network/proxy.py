@@ -12,11 +12,12 @@ import json
 import os
 import re
 import socket
+import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import h11
@@ -38,12 +39,13 @@ from tools.web.public_hosts import (
 MAX_HEAD = 32_768
 _CONNECT_S = 10.0
 _CLOSE_S = 10.0
-_BLOCK = 65_536
+BLOCK = 65_536
 _SSH = 22
+_REASONS = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}
 _KEPT = 200  # hosts that are remembered, reached or refused
 _SHOWN = 10
 # Hop-by-hop headers (RFC 9110, 7.6.1). The host is always the URL's.
-_NOT_PASSED_ON = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"upgrade")
+NOT_PASSED_ON = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"upgrade")
 
 
 class NotAllowed(HostRefused):
@@ -54,8 +56,11 @@ class MalformedRequest(Exception):
     """Not a proxy request. The message says what to send."""
 
 
+Streams = tuple[StreamReader, StreamWriter]
+
+
 @dataclass(frozen=True, slots=True)
-class _ProxyRequest:
+class ProxyRequest:
     """A parsed request: its target, and the head to forward; None for a tunnel (CONNECT)."""
 
     host: str
@@ -63,11 +68,29 @@ class _ProxyRequest:
     head: bytes | None
 
 
+class Interception(Protocol):
+    """A connection that is not passed on as it is. `tls`: of the connection to the host. `head`: of its one request,
+    as it can be forwarded, if that is not in a tunnel."""
+
+    tls: ssl.SSLContext | None
+
+    async def __call__(self, here: Streams, there: Streams, head: bytes) -> None: ...
+
+
+class Intercept(Protocol):
+    """Decides which connections are intercepted. Raises HostRefused."""
+
+    def __call__(self, request: ProxyRequest) -> Interception | None: ...
+
+    def notes(self) -> list[str]: ...
+
+
 @dataclass(slots=True)
 class Proxy:
     """The proxy of one command. Call it with each connection; `notes` then reports what was reached and refused."""
 
     rules: Rules
+    intercept: Intercept | None = None
     resolve: Resolve = resolve
     own_addresses: OwnAddresses = own_addresses
     connections: int = 128  # at a time
@@ -81,7 +104,7 @@ class Proxy:
         self._open += 1
         try:
             if self._open > self.connections:
-                _answer(writer, 503, f"More than {self.connections} connections are open: close some.")
+                answer(writer, 503, f"More than {self.connections} connections are open: close some.")
             else:
                 await self._serve(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
@@ -95,27 +118,33 @@ class Proxy:
             head = await reader.readuntil(b"\r\n\r\n")
         try:
             request = _parse_request(head)
-            there = await self._connected(request)
+            intercepted = self.intercept(request) if self.intercept else None
+            there = await self._connected(request, intercepted.tls if intercepted else None)
         except MalformedRequest as error:
-            return _answer(writer, 400, str(error))
+            return answer(writer, 400, str(error))
         except NoSuchHost as error:
-            return _answer(writer, 502, f"{self._refuse(request.host, error)} {error}: check the name.")
+            return answer(writer, 502, f"{self._refuse(request.host, error)} {error}: check the name.")
         except HostRefused as error:
-            return _answer(writer, 403, f"{self._refuse(request.host, error)} {error}.")
+            return answer(writer, 403, f"{self._refuse(request.host, error)} {error}.")
+        except ssl.SSLCertVerificationError as error:
+            return answer(writer, 502, f"{request.host} is not trusted: {error.verify_message}.")
         except OSError as error:
-            return _answer(writer, 502, f"{request.host} does not answer: {error.strerror or type(error).__name__}.")
+            return answer(writer, 502, f"{request.host} does not answer: {error.strerror or type(error).__name__}.")
         if len(self._reached) < _KEPT:
             self._reached[request.host] = None
         if request.head is None:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        else:
+        elif not intercepted:
             there[1].write(request.head)
         try:
-            await _join((reader, writer), there)
+            if intercepted:
+                await intercepted((reader, writer), there, request.head or b"")
+            else:
+                await _join((reader, writer), there)
         finally:
             await _close(there[1])
 
-    async def _connected(self, request: _ProxyRequest) -> tuple[StreamReader, StreamWriter]:
+    async def _connected(self, request: ProxyRequest, tls: ssl.SSLContext | None) -> Streams:
         """Raises HostRefused, OSError."""
         host, port = host_name(request.host), request.port
         patterns = [pattern for text in self.rules.hosts if (pattern := pattern_of(text))]
@@ -136,7 +165,9 @@ class Proxy:
         for address in addresses:
             try:
                 async with asyncio.timeout(_CONNECT_S):
-                    return await asyncio.open_connection(str(address), port, limit=_BLOCK)
+                    return await asyncio.open_connection(
+                        str(address), port, limit=BLOCK, ssl=tls, server_hostname=host if tls else None
+                    )
             except OSError as error:
                 failure = error
         raise failure
@@ -167,10 +198,11 @@ class Proxy:
         lines += rest[:_SHOWN]
         if len(rest) > _SHOWN:
             lines.append(f"{len(rest) - _SHOWN} more were refused")
+        lines += self.intercept.notes()[:_SHOWN] if self.intercept else []
         return [f"[network: {line}]" for line in lines]
 
 
-def _parse_request(head: bytes) -> _ProxyRequest:
+def _parse_request(head: bytes) -> ProxyRequest:
     """Parse the head of a request. Raises MalformedRequest."""
     parsed = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
     try:
@@ -183,7 +215,7 @@ def _parse_request(head: bytes) -> _ProxyRequest:
     target = request.target.decode("ascii", "replace")
     if request.method == b"CONNECT":
         host, port = _authority(target, None)
-        return _ProxyRequest(host, port, None)
+        return ProxyRequest(host, port, None)
     scheme, separator, rest = target.partition("://")
     if scheme.lower() != "http" or not separator:
         raise MalformedRequest("This is a proxy: ask for a whole http:// URL, or use CONNECT for anything else.")
@@ -195,10 +227,10 @@ def _parse_request(head: bytes) -> _ProxyRequest:
     lines = [
         request.method + b" " + path.encode() + b" HTTP/" + request.http_version,
         f"Host: {shown}{'' if port == 80 else f':{port}'}".encode(),
-        *(name + b": " + value for name, value in request.headers if name not in _NOT_PASSED_ON),
+        *(name + b": " + value for name, value in request.headers if name not in NOT_PASSED_ON),
         b"Connection: close",
     ]
-    return _ProxyRequest(host, port, b"\r\n".join([*lines, b"", b""]))
+    return ProxyRequest(host, port, b"\r\n".join([*lines, b"", b""]))
 
 
 def _authority(written: str, port: int | None) -> tuple[str, int]:
@@ -213,7 +245,7 @@ def _authority(written: str, port: int | None) -> tuple[str, int]:
     return host, port
 
 
-async def _join(here: tuple[StreamReader, StreamWriter], there: tuple[StreamReader, StreamWriter]) -> None:
+async def _join(here: Streams, there: Streams) -> None:
     """Pass on what comes from either side until both have ended, or one breaks off."""
     ways = {asyncio.create_task(_pass(here[0], there[1])), asyncio.create_task(_pass(there[0], here[1]))}
     try:
@@ -225,15 +257,16 @@ async def _join(here: tuple[StreamReader, StreamWriter], there: tuple[StreamRead
 
 
 async def _pass(reader: StreamReader, writer: StreamWriter) -> None:
-    while block := await reader.read(_BLOCK):
+    while block := await reader.read(BLOCK):
         writer.write(block)
         await writer.drain()  # so that no more than a block or two is under way
     if writer.can_write_eof():
         writer.write_eof()
 
 
-def _answer(writer: StreamWriter, status: int, sentence: str) -> None:
-    reason = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway", 503: "Service Unavailable"}[status]
+def answer(writer: StreamWriter, status: int, sentence: str) -> None:
+    """Write a whole answer of the proxy's own."""
+    reason = _REASONS.get(status, "Refused")
     body = f"{sentence}\n".encode()
     writer.write(
         f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
@@ -255,19 +288,22 @@ def _listed(hosts: Sequence[str] | Iterable[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def serve(rules: Mapping[str, Any], channel: socket.socket, sandbox: int) -> None:
+def serve(rules: Mapping[str, Any], channel: socket.socket, sandbox: int, intercept: Intercept | None = None) -> None:
     """Serve until `sandbox`, a pidfd, says that the box has ended. It may end before it has handed out anything."""
     _, handles, _, _ = socket.recv_fds(channel, 1, 1)
     channel.close()
     if handles:
         listener = socket.socket(fileno=handles[0])
-        proxy = Proxy(Rules(**{name: tuple(values) for name, values in rules.items()}))
+        proxy = Proxy(Rules(**{name: tuple(values) for name, values in rules.items()}), intercept)
         asyncio.run(_serve_until(proxy, listener, sandbox))
 
 
 async def _serve_until(proxy: Proxy, listener: socket.socket, sandbox: int) -> None:
     ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sandbox, ended.set)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sandbox, ended.set)
+    if proxy.intercept:  # no traceback of this process is shown to the command
+        loop.set_exception_handler(lambda *_: None)
     server = await asyncio.start_server(proxy, sock=listener, limit=MAX_HEAD)
     await ended.wait()
     server.close()

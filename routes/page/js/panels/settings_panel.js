@@ -41,11 +41,14 @@ function content(page) {
     loadedSection(t("settings.receivers"), async () => (await import("../notifications/webhooks.js")).receivers(page)),
     role !== "guest" &&
       loadedSection(t("settings.automation"), async () => (await import("./automation/schedules.js")).automation(page)),
+    role !== "guest" &&
+      loadedSection(t("permissions.title"), async () => (await import("./people/permissions.js")).permissions()),
     loadedSection(t("settings.month"), monthly),
     loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
     loadedSection(t("settings.profiles"), async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection(t("settings.hooks"), async () => (await import("./hooks.js")).hooks()),
+    admin && loadedSection(t("settings.secrets"), async () => (await import("./secrets.js")).secrets()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),
