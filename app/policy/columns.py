@@ -90,7 +90,7 @@ def _walk(tool: Tool, arguments: Arguments, schema: Mapping[str, Any]) -> Iterat
             known = known if isinstance(known, dict) else {}
             for key, inner in value.items():
                 below = f"{path}.{key}" if path else key
-                if key not in known and pointer and _declared(tool, below) is None:  # the key itself may say something
+                if key not in known and _declared(tool, below) is None:  # the key itself may say something
                     yield Value(f"{pointer}/{key}", name, key, None)
                 waiting.append((f"{pointer}/{key}", below, key, inner, _schema(known.get(key))))
         elif isinstance(value, list):

@@ -93,9 +93,8 @@ class Gate(Struct):
             self.taint()
 
     def weigh(self, evidence: Evidence) -> None:
-        """Decide by value, with this evidence; a helper decides with that of its run."""
-        if self.policy.evidence is None:
-            self.policy = replace(self.policy, weighs=True, evidence=evidence)
+        """Decide by value, with this evidence."""
+        self.policy = replace(self.policy, weighs=True, evidence=evidence)
 
     def disable(self, patterns: Iterable[str]) -> None:
         """Set the tools that are disabled in the session."""

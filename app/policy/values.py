@@ -12,7 +12,7 @@ It needs evidence for each of them: what cannot be told apart is not the person'
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from app.policy.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
@@ -37,7 +37,7 @@ _CODE = lazy_pattern(
     r"|\b(?=[A-Za-z_-]{0,40}\d)(?:[A-Za-z0-9_-]){8,200}\b"  # a code
     r"|[A-Za-z0-9+/=_-]{32,2000}"  # something encoded
 )
-_DATE = lazy_pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
+_DATE = lazy_pattern(r"(?:19|20)\d\d-(?:0\d|1[0-2])-[0-3]\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
 _DELETING = frozenset(
     (
         "cancel",
@@ -86,7 +86,10 @@ _FILES = frozenset(
 
 
 class Evidence(Protocol):
-    """What a run knows of the origin of values."""
+    """Knowledge of a run about the origin of values. `words` are the person's, for a run that helps this one."""
+
+    @property
+    def words(self) -> Sequence[str]: ...
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         """Return True if the whole value is the person's own."""
@@ -143,13 +146,14 @@ def _why_not(tool: Tool, one: Value, evidence: Evidence) -> str:
     """Return why a value is not the person's own; empty if it is, or need not be."""
     if one.column is Column.COMMAND:
         return f"{_named(one)} is a command."
-    if one.column is Column.HEADING:
-        return "" if evidence.is_composed(str(one.value)) else _foreign(one, str(one.value), evidence)
-    if one.matters:
+    if one.column is Column.HEADING and not evidence.is_composed(str(one.value)):
+        return _foreign(one, str(one.value), evidence)
+    if one.matters and one.column is not Column.HEADING:
         return "" if evidence.is_own(tool, one) else _foreign(one, str(one.value), evidence)
-    if one.column is Column.INSIDE or not isinstance(one.value, str) or evidence.is_phrase(one.value):
+    text = str(one.value)
+    if one.column is Column.INSIDE or evidence.is_phrase(text):
         return ""
-    for number, code in enumerate(_codes(one.value)):
+    for number, code in enumerate(_codes(text)):
         part = Value(one.pointer, one.name, code, Column.ADDRESS)
         if number == MOST_CODES or not (evidence.is_own(tool, part) or evidence.is_answer(code)):
             return _foreign(one, code, evidence)
@@ -166,7 +170,7 @@ def _codes(text: str) -> Iterator[str]:
 
 def _foreign(one: Value, text: str, evidence: Evidence) -> str:
     place = evidence.place_of(text)
-    where = f"stands only in {place}" if place else "is not in your words, and where it comes from cannot be told"
+    where = f"stands only in {place}" if place else "is not in your words, and its origin is not known"
     return f"{_named(one, text)} {where}."
 
 

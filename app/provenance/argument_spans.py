@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from unicodedata import is_normalized
 
 from msgspec import Struct
 
@@ -110,6 +111,8 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
     reading = Reading.of(view)
     if not reading.tokens:
         return
+    # Letters that are only drawn or sorted alike, as the Kelvin sign is a k, make another value.
+    as_written = is_normalized("NFKC", view)
     for shelf in (index.read,) if decoded else (index.own, index.read):
         for (kind, untrusted), grams in shelf.lookups():
             is_own = kind in OWN and not untrusted
@@ -117,7 +120,7 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
             for part in _parts(reading, hits, grams, shelf if is_own else None):
                 source, (start, end) = index.sources[part.source], _place(reading, part)
                 if decoded:
-                    start, end = _in_writing(written, view[start:end])
+                    start, end = _in_writing(written, view, start, end)
                 yield Span(
                     argument=pointer,
                     start=start,
@@ -126,7 +129,7 @@ def _spans(pointer: str, written: str, view: str, index: TextIndex, *, decoded: 
                     source=source.source,
                     place=source.place,
                     untrusted=untrusted,
-                    exact=part.exact,
+                    exact=part.exact and as_written,
                 )
 
 
@@ -148,7 +151,7 @@ def _parts(reading: Reading, hits: Sequence[Hits], grams: Sequence[Grams], own: 
         return
     yield from _passages(reading, fours)
     for at, source in enumerate(pairs):
-        if source is not None and _is_name(reading, at) and _is_name(reading, at + 1):
+        if source is not None and _is_name(reading, at):
             yield Part(at, at + 2, source)
     for at, (token, source) in enumerate(zip(reading.tokens, singles, strict=True)):
         if source is not None and token.single:
@@ -226,8 +229,11 @@ def _by_source(fours: Hits, at: int, end: int) -> Iterator[Part]:
 
 
 def _is_name(reading: Reading, at: int) -> bool:
-    token = reading.tokens[at]
-    return token.tells == TELLS and not token.single and reading.text[token.start].isupper()
+    """Return True for two words with capitals, or one with a number: `Anna Lindqvist`, `Budget 2031`."""
+    pair = reading.tokens[at : at + 2]
+    first = [reading.text[one.start] for one in pair]
+    written = all(one.isupper() or one.isdigit() for one in first) and any(map(str.isupper, first))
+    return written and all(one.tells == TELLS and not one.single for one in pair)
 
 
 def _parts_of_token(token: Token, at: int, grams: Sequence[Grams]) -> Iterator[Part]:
@@ -249,8 +255,11 @@ def _place(reading: Reading, part: Part) -> tuple[int, int]:
     return first.start, last.end
 
 
-def _in_writing(written: str, found: str) -> tuple[int, int]:
+def _in_writing(written: str, view: str, start: int, end: int) -> tuple[int, int]:
     """Return the place of a part of another reading: from its first word to its last, or the whole text."""
+    if len(written) == len(view):  # other letters, one for one
+        return start, end
+    found = view[start:end]
     if (at := written.find(found)) >= 0:
         return at, at + len(found)
     words = found.split()

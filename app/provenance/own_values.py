@@ -26,6 +26,7 @@ from app.policy.patterns import words_of
 from app.provenance.quotation import source_of
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column
+from app.transcript.stop_words import STOP_WORDS
 from tools.tool import Tool
 
 MOST_KEPT = 500_000  # characters of each kind of text: the latest
@@ -66,6 +67,10 @@ class Texts:
             self._size -= len(self._texts.pop(0)[0])
             del self._words[0]
 
+    @property
+    def written(self) -> Sequence[str]:
+        return [text for text, _ in self._texts]
+
     def places(self, text: str, *, exact: bool = False) -> Iterator[tuple[str, int]]:
         """Yield each text that has this one as a whole word or words, with the position."""
         sought = text if exact else _lower(text)
@@ -99,6 +104,13 @@ class Found(Struct, frozen=True):
     only_id: bool
 
 
+class Lookup(Struct, frozen=True):
+    """The values that a call was about, and other texts of it: what its result repeats of these proves nothing."""
+
+    about: frozenset[str]
+    echoes: tuple[str, ...]
+
+
 class OwnValues:
     """An Evidence (app.policy.values) from the messages of one conversation, which it follows as they are added.
 
@@ -112,11 +124,16 @@ class OwnValues:
         self._tool = tool
         self._read = 0
         self._calls: dict[str, AskedCall] = {}
-        self._own, self._trusted, self._answers = Texts(), Texts(), Texts()
+        self._own, self._answers = Texts(), Texts()
         self._found: dict[str, list[Found]] = {}
         self._places: dict[str, str] = {}  # of texts that a question names, until there are more messages
         for text in given:
             self._own.add(text)
+
+    @property
+    def words(self) -> Sequence[str]:
+        self._follow()
+        return self._own.written
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         self._follow()
@@ -156,13 +173,12 @@ class OwnValues:
     def _piece(self, words: Sequence[str], at: int) -> tuple[int, bool]:
         """Return the end of the longest piece that begins there, and True if it is the person's."""
         ends = []
-        for texts in (self._own, self._trusted):
+        for texts in (self._own, self._answers):
             end = at
             while end < len(words) and texts.has_words(f" {' '.join(words[at : end + 1])} "):
                 end += 1
             ends.append(end)
-        own, trusted = ends
-        return max(own, trusted), own >= trusted
+        return max(ends), ends[0] >= ends[1]
 
     def place_of(self, text: str) -> str:
         self._follow()
@@ -200,9 +216,8 @@ class OwnValues:
         wanted = _things(value.name) or _things(tool.name)
         server = tool.origin.server if tool.origin else ""
         for one in self._found.get(text, ()):
-            if one.server != server:
-                continue
-            if not one.only_id or (value.column is Column.IDENTIFIER and wanted & one.things):
+            same = one.server == server and value.column is Column.IDENTIFIER and wanted & one.things
+            if same or not one.only_id:
                 return True
         return False
 
@@ -223,24 +238,23 @@ class OwnValues:
         tool = self._tool(call.name)
         if tool is None or tool.confined or tool.handed:
             return
-        if not message.untrusted:
-            self._trusted.add(message.text)
-        bound = self._bound(tool, call)
-        if bound is None or not (bound or not (message.untrusted or call.arguments)):
+        lookup = self._lookup(tool, call)
+        if lookup is None or not (lookup.about or not (message.untrusted or call.arguments)):
             return
-        if bound and not message.untrusted:
+        proven = not message.untrusted and not lookup.echoes
+        if proven and lookup.about:
             self._answers.add(message.text)
-        record = _record(message.text, bound)
         server = tool.origin.server if tool.origin else ""
-        for key, value in record.items():
-            is_id = not _IDS.isdisjoint(words_of(key))
-            if isinstance(value, bool) or not isinstance(value, str | int) or (message.untrusted and not is_id):
+        for key, value in _record(message.text, lookup.about).items():
+            text, is_id = str(value).strip(), not _IDS.isdisjoint(words_of(key))
+            if isinstance(value, bool) or not isinstance(value, str | int) or not (proven or is_id):
                 continue
-            found = Found(_things(tool.name) | _things(key), server, message.untrusted or is_id)
-            self._found.setdefault(str(value).strip(), []).append(found)
+            if not any(text in echo for echo in lookup.echoes):
+                found = Found(_things(tool.name) | _things(key), server, is_id)
+                self._found.setdefault(text, []).append(found)
 
-    def _bound(self, tool: Tool, call: AskedCall) -> frozenset[str] | None:
-        """Return the values of a call that say what it is about; None if one of them is not the person's own."""
+    def _lookup(self, tool: Tool, call: AskedCall) -> Lookup | None:
+        """Return what a call was about; None if a value of it that matters is not the person's own."""
         try:
             values = values_of(tool, call.arguments)
         except TooMany:
@@ -249,7 +263,9 @@ class OwnValues:
         queries = [one for one in values if one.column is Column.CONTENT and tool.may_repeat]
         if not all(self.is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
             return None
-        return frozenset(_lower(str(one.value)) for one in (*telling, *queries))
+        about = frozenset(_lower(str(one.value)) for one in (*telling, *queries))
+        rest = [str(one.value) for one in values if one not in telling and one not in queries]
+        return Lookup(about, tuple(text for text in rest if any(map(str.isalpha, text))))
 
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
@@ -294,7 +310,7 @@ def _is_name(written: str, at: int, length: int, argument: str) -> bool:
     before, after = written[:at], written[at + length :]
     if before[-1:] in ("@", "#") or (before[-1:] in _QUOTES and after[:1] in _QUOTES):
         return True
-    about = {word.removesuffix("s") for word in words_of(argument)}
+    about = {word.removesuffix("s") for word in words_of(argument)} - STOP_WORDS
     near = [*_WORD.findall(before[-80:])[-1:], *_WORD.findall(after[:80])[:1]]
     if any(word.lower().removesuffix("s") in about for word in near):
         return True

@@ -28,7 +28,6 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Tool
 from tools.toolbox import Toolbox
 
-PERSONA, PROFILE = "the persona", "the profile of this run"  # texts of the operator and of the person
 IN_TEXT = "text"  # the dialect of a call that could not be understood
 MOST_NAME = 80  # characters of a tool's name in the words for people
 # Our note below a result that was cut (app.results): the id in it is drawn by us, after the result was written.
@@ -121,7 +120,7 @@ def of_prompt(
     servers: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Source]:
     """Return the third-party text in the prompt; `tools` are those of added servers, `servers` their instructions."""
-    yield Source(PERSONA, f"{persona.soul}\n\n{persona.user}")
+    yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
     if project:
         yield Source("the instructions of the project", project)
     for server, text in servers.items():
@@ -135,7 +134,7 @@ def of_prompt(
 def of_profile(prompt: str) -> Iterator[Source]:
     """Return the text that profiles add to the prompt."""
     if prompt:
-        yield Source(PROFILE, prompt)
+        yield Source("the profile of this run", prompt)
 
 
 def of_summaries(texts: Iterable[str]) -> Iterator[Source]:

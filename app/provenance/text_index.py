@@ -21,7 +21,7 @@ from app.provenance.tokens import Token, tokens
 MOST_OWN = 400_000  # characters of the person and of the operator that are kept
 MOST_READ = 1_600_000  # of all other texts
 MOST_SOURCE = 500_000  # of one of them
-PIECE = 4096  # characters that are read at a time
+PIECE = 2048  # characters that are read at a time: no call into C holds the interpreter for long
 SIZES = (1, 2, 4)  # neighbouring tokens that are found together
 OWN: frozenset[SourceKind] = frozenset({"person", "operator"})
 

@@ -41,7 +41,7 @@ from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
 from app.policy.secret_rights import SecretRights
 from app.provenance.origins import Origins
-from app.provenance.quotation import PERSONA, PROFILE, Provenance
+from app.provenance.quotation import Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
 from app.replay.model import ReplayedModel
@@ -194,7 +194,7 @@ class Stage(Struct, kw_only=True):
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(self._sources),
             origins=Origins(self._sources),
-            given=[text for place, text in self.begin.sources if place in (PERSONA, PROFILE)],
+            given=self.begin.given,
             waiting=discipline.waiting,
             call_form=lambda: self.model.call_form,
             hooks=ReplayedHooks.of(self.decided),

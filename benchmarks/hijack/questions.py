@@ -38,7 +38,7 @@ def usual_questions(mode: ApprovalMode, workspace: Path, *, tainted: bool) -> li
     tools = {tool.name: tool for tool in TOOLS}
     gate = Gate(Principal("emma", Role.ADMIN), PolicyContext(mode, boxed=True, workspace=workspace, tainted=tainted))
     gate.weigh(OwnValues([Message("user", WORDS)], tools.get))
-    made = [(one, one.arguments | tools[one.tool].normalise(dict(one.arguments))) for one in CALLS if not one.again]
+    made = [(one, tools[one.tool].normalise(dict(one.arguments))) for one in CALLS if not one.again]
     return [one.label for one, arguments in made if isinstance(gate.decide(tools[one.tool], arguments), Ask)]
 
 

@@ -175,6 +175,8 @@ class CallHelpers(Struct, frozen=True):
             raise ToolFailed(f"The helper cannot begin: {refused}") from refused
         agent.first_contact = None  # its tools are the parent's, which has waited for them
         _narrow(agent.scope.gate, gate, tainted=is_tainted(parent))
+        if evidence := gate.policy.evidence:  # the person has written to the run above, and not to the helper
+            agent.scope.given = (*agent.scope.given, *evidence.words)
         agent.scope.waiting = both(parent.scope.waiting, agent.scope.waiting)
         return agent
 
@@ -282,8 +284,6 @@ class CallHelpers(Struct, frozen=True):
 def _narrow(gate: Gate, parent: Gate, *, tainted: bool) -> None:
     """Take the state of the parent's gate over, but for its grants."""
     gate.disable(parent.policy.disabled)
-    if parent.policy.evidence:  # the person has written to the run above, and not to the helper
-        gate.weigh(parent.policy.evidence)
     if parent.policy.planning:
         gate.plan()
     if tainted:

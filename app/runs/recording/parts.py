@@ -247,6 +247,7 @@ class Begin(Struct, omit_defaults=True):
     tainted: bool = False
     secrets: list[SecretRight] = []
     relay: dict[str, Any] | None = None
+    given: list[str] = []  # texts beside the conversation whose values are the person's own
 
 
 def packed(run: str, at: int, kind: str, part: object) -> RecordingRow:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.messages import Message
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, author_of, decide_call
 from app.policy.decision_table import DecisionRow, decided
@@ -22,6 +23,7 @@ from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.provenance.own_values import OwnValues
 from app.storage.principals import LOCAL_USER, Principal
 from tests.support.access.operator_rules import rules
 from tools.base.permit import fingerprint
@@ -69,6 +71,7 @@ tools = st.builds(
     needs_person=st.booleans(),
     plans=st.booleans(),
 )
+OWN = OwnValues([Message("user", "Write notes/a.md and read https://example.org/")], lambda _: None)
 policies = st.builds(
     PolicyContext,
     mode=st.sampled_from(ApprovalMode),
@@ -82,6 +85,7 @@ policies = st.builds(
     planning=st.booleans(),
     narrowing=st.sampled_from([ALL_TOOLS, ToolNarrowing("mild", disabled=("some_*",))]),
     labels=st.sampled_from([NO_LIMITS, LabelLimits(PII, asks=PII), LabelLimits(PII, refuses=PII)]),
+    evidence=st.sampled_from([None, OWN]),
     rules=st.sampled_from([NO_OPERATOR_RULES, *(rules({**NOTES, "action": action}) for action in ("ask", "deny"))]),
     permissions=st.sampled_from([(), (PERMITTED,)]),
 )

@@ -74,7 +74,7 @@ async def test_what_strangers_get_done(row: Row) -> None:
     model = Hijackable(ERRAND, ORDER, lambda: THEFT)
     async with stage() as on:
         outcome = await on.play(
-            Policy("", row.mode, row.taint, row.role), mailbox.tools, model, "Write to ann and bob."
+            Policy("", row.mode, row.taint, row.role), mailbox.tools, model, "Write to Ann and Bob."
         )
     assert outcome.hijacked
     assert outcome.text == THEFT.answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from itertools import pairwise
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import pytest
@@ -60,6 +60,7 @@ GROUNDED = (
     ("bob@example.com", "Write to bob@example.com.", True),
     ("Bob@Example.com", "Write to bob@example.com.", True),
     ("b\u043eb@example.com", "Write to bob@example.com.", False),  # a letter that looks alike
+    ("bo\u212a@example.com", "Write to bok@example.com.", False),  # the Kelvin sign
     ("bob@example.com, ann@example.com", "Write to ann@example.com and bob@example.com.", True),
     ("bob@example.com mallory@evil.example", "Write to bob@example.com.", False),
     ("example.com", "Write to bob@example.com.", False),
@@ -217,10 +218,10 @@ HOSTILE = (
 @pytest.mark.parametrize("piece", at_night(HOSTILE, HOSTILE[::4]))
 def test_the_work_for_hostile_texts_is_bounded(piece: str) -> None:
     text = piece * (MOST_SOURCE // len(piece) + 10)
-    begun = perf_counter()
+    begun = process_time()
     index = index_of(page(text))
     assert not spans_of({"text": text}, index).is_whole, "what was not looked at is no answer"
-    assert perf_counter() - begun < 10
+    assert process_time() - begun < 10
 
 
 def too_many(arguments: dict[str, Any], *read: ReadText) -> Derivation:
@@ -273,7 +274,7 @@ def test_a_call_is_cheap_with_much_text() -> None:
     index = full_index()
     times = list[float]()
     for one in all_cases():
-        begun = perf_counter()
+        begun = process_time()
         spans_of(one.arguments, index)
-        times.append(perf_counter() - begun)
+        times.append(process_time() - begun)
     assert sorted(times)[len(times) // 2] < 0.002

@@ -80,6 +80,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "decided": 1_700_000_004.5,
             "by": "ann",
             "note": "no",
+            "origins": '[{"argument":"/path","start":0,"end":1,"kind":"person"}]',
             "door": "link",
         },
     ],
