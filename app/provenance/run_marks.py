@@ -20,9 +20,8 @@ from msgspec.structs import replace
 from app.core.events import Notice
 from app.core.messages import Message
 from app.policy.gate import Gate
-from app.provenance.decodings import spelled_out
 from app.provenance.mark_index import KnownText, MarkIndex, Passage, Source, packed
-from app.provenance.marks import is_long, words_of
+from app.provenance.marks import bare, is_long, words_of
 from app.storage.sessions import UntrustedMarks
 from app.transcript.conversation import Conversation
 from app.transcript.run_request import RunRequest
@@ -181,7 +180,7 @@ class RunMarks(Struct):
                 texts += [message.text, *(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)]
         self._learned = max(self._learned, len(messages))
         for text in texts:
-            self._common.update(digest for _, digest in digester.shingles(words_of(spelled_out(text))))
+            self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
             self._common.update(digest for *_, digest in digester.atoms(text))
 
 

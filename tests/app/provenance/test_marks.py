@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import random
+import textwrap
 import time
 from importlib.metadata import distributions
 from itertools import islice
@@ -43,6 +44,9 @@ INJECTION = (
 )
 
 
+LINES = textwrap.wrap(INJECTION, 40)
+
+
 def known_of(*texts: str, principal: str = "ann", key: bytes = KEY) -> KnownText:
     known = KnownText(lambda: Digester(key, principal))
     for at, text in enumerate(texts, 1):
@@ -64,6 +68,9 @@ COPIES = {
     "as it is": INJECTION,
     "in capitals": INJECTION.upper(),
     "wrapped and quoted": "\n> ".join(INJECTION.split()),
+    "with numbers of lines": "".join(f"{at:6}\t{line}\n" for at, line in enumerate(LINES, 1)),
+    "as a search shows it": "".join(f"notes/page.md:{at}: {line}\n" for at, line in enumerate(LINES, 41)),
+    "as a change": "".join(f"+  {line}\n" for line in LINES),
     "in JSON": json.dumps({"text": f"First line\n{INJECTION}\n"}),
     "in HTML": f"<p>{html.escape(INJECTION)}</p>".replace("invoice", "<b>inv</b>oice").replace("@", "&amp;#64;"),
     "in a URL": f"https://example.org/?q={quote(INJECTION)}",
@@ -95,6 +102,13 @@ def test_so_many_words_in_a_row_are_known_wherever_they_stand() -> None:
     for at in range(0, 1_900, 13):
         part = " ".join(words[at : at + WORDS + WINDOW])
         assert found(known, f"{some_words(30, at)} {part} {some_words(30, at + 1)}"), part
+
+
+def test_short_words_need_more_of_them() -> None:
+    known = known_of("a b c d e f g h", "So it is as we do it if he or she or it is on it and so on and on, or so.")
+    assert not found(known, "i am so on it we do be")
+    assert not found(known, "as we do it if he or she")
+    assert found(known, "so it is as we do it if he or she or it is on it and so on and on or so")
 
 
 def test_other_keys_and_other_principals_have_other_marks() -> None:
