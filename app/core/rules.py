@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tools.base.rights import Approval, Risk, Role, names_match
+from tools.base.rights import Approval, Column, Risk, Role, names_match
 
 if TYPE_CHECKING:  # it imports asyncio, which the settings do without
     from tools.tool import Tool
@@ -37,7 +37,10 @@ class WhenAbsent(StrEnum):
 
 
 class ToolRule(BaseModel, defer_build=True):
-    """The classification of tools whose names match (`mcp__files__*`). None keeps the tool's own value."""
+    """The classification of tools whose names match (`mcp__files__*`). None keeps the tool's own value.
+
+    `arguments`: the columns of arguments by name, dotted for nested ones (`to`, `attachments.id`).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,6 +49,7 @@ class ToolRule(BaseModel, defer_build=True):
     risk: Risk | None = None
     approval: Approval | None = None
     untrusted: bool | None = None
+    arguments: dict[str, Column] = Field(default_factory=dict, max_length=MOST_CONDITIONS)
 
     def applied(self, tool: Tool) -> Tool:
         return replace(
@@ -54,6 +58,7 @@ class ToolRule(BaseModel, defer_build=True):
             risk=self.risk or tool.risk,
             approval=self.approval or tool.approval,
             untrusted=tool.untrusted if self.untrusted is None else self.untrusted,
+            columns={**tool.columns, **self.arguments} if self.arguments else tool.columns,
         )
 
 

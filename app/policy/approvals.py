@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from app.core.events import ApprovalResolved
 from app.core.messages import AskedCall
 from app.policy.call_rows import QUOTED
+from app.policy.doors import DOORS, outcome
 from app.policy.grants import Grant, grant_of, reaches_hosts
 from app.policy.permits.permissions import Permission, day_of, permissions_of
 from app.policy.permits.proposals import Proposal
@@ -43,7 +45,7 @@ class AlreadyDecided(Exception):
     """The approval was decided before. `row` has that decision."""
 
     def __init__(self, row: ApprovalRow) -> None:
-        super().__init__(f"This call was already {row.state} by {row.by}. That decision stands.")
+        super().__init__(f"This call was already {outcome(row.state, row.by or '', row.door)}. That decision stands.")
         self.row = row
 
 
@@ -90,11 +92,12 @@ class Approvals:
         *,
         reason: str,
         binding: str = "",
+        origins: Sequence[dict[str, Any]] = (),
         proposals: Sequence[Proposal] = (),
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
-        row = replace(row, proposals=json.dumps(msgspec.to_builtins(proposals))) if proposals else row
+        row = replace(row, origins=json.dumps(origins), proposals=json.dumps(msgspec.to_builtins(proposals)))
         self.reopen(row)
         return row
 
@@ -257,9 +260,11 @@ class Approvals:
             scope=review.scope,
             edited=None if review.arguments is None else canonical(review.arguments),
             note=review.note,
+            door=review.door,
         )
         grants = grant_changes(row, review, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
-        why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
+        changed = ", arguments changed" if review.arguments is not None else ""
+        why = f"scope {review.scope}{changed}, {DOORS[review.door]}"
         also = [_audit_of(row, decided, why, final), *grants, *permission_changes(row, review, decided.decided)]
         if not await self._store.decide_approval(decided, also):
             raise _too_late(await self.row(run, call, principal)) or AlreadyDecided(row)
@@ -337,7 +342,7 @@ def resolution_event(row: ApprovalRow) -> ApprovalResolved:
     """Return the event for a decision."""
     edited: Arguments | None = json.loads(row.edited) if row.edited else None
     return ApprovalResolved(
-        row.call, decision=row.state, by=row.by or "", scope=row.scope, arguments=edited, note=row.note
+        row.call, decision=row.state, by=row.by or "", scope=row.scope, arguments=edited, note=row.note, door=row.door
     )
 
 
@@ -356,6 +361,7 @@ def _with_decision(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
         scope=decided.scope,
         edited=decided.edited,
         note=decided.note,
+        door=decided.door,
     )
 
 

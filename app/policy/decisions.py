@@ -15,8 +15,8 @@ MAX_ACTION = 200  # characters of a tool name, which a model may have invented
 DECISIONS: dict[type, str] = {Allow: "allow", Ask: "ask", Refuse: "refuse"}
 
 
-def audit_of(principal: str, run: str, call: AskedCall, decision: Decision) -> AuditRow:
-    """Return the audit row for the decision on a call of `principal`."""
+def audit_of(principal: str, run: str, call: AskedCall, decision: Decision, facts: str = "") -> AuditRow:
+    """Return the audit row for the decision on a call of `principal`; `facts` are those that it rested on."""
     name, kind = written(call.name), DECISIONS[type(decision)]
     by = decision.by or (POLICY if isinstance(decision, Allow) else "")
     call_fingerprint = fingerprint(principal, call.name, call.arguments)
@@ -30,6 +30,7 @@ def audit_of(principal: str, run: str, call: AskedCall, decision: Decision) -> A
         run=run,
         call=call.id,
         fingerprint=call_fingerprint,
+        facts=facts,
     )
 
 

@@ -21,6 +21,7 @@ from app.policy.grants import Grant
 from app.policy.label_limits import LabelLimits
 from app.policy.permits.permissions import Permission
 from app.policy.policy_context import NO_POLICY, PolicyContext
+from app.policy.values import Evidence
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk
@@ -59,8 +60,9 @@ class Gate(Struct):
         rules = self._rules()
         if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
             # Grants end, and with writes.
-            held = self.policy.grants or self.policy.permissions
-            rights = None if held else (self.principal, self.policy, self.classification.version)
+            policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
+            held = policy.grants or policy.permissions
+            rights = None if held else (self.principal, policy, self.classification.version)
             self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
         return self._offered[2]
 
@@ -76,6 +78,11 @@ class Gate(Struct):
         self.grant(grants)
         if tainted:
             self.taint()
+
+    def weigh(self, evidence: Evidence) -> None:
+        """Decide by value, with this evidence; a helper decides with that of its run."""
+        if self.policy.evidence is None:
+            self.policy = replace(self.policy, weighs=True, evidence=evidence)
 
     def disable(self, patterns: Iterable[str]) -> None:
         """Set the tools that are disabled in the session."""

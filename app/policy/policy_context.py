@@ -14,6 +14,7 @@ from app.policy.permits.bounds import Surroundings
 from app.policy.permits.permissions import Permission, day_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.values import Evidence
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class PolicyContext:
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
+    `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
     `permissions` are those of the principal; `used_up` are ids of any whose uses are gone, each with the day.
     """
 
@@ -59,6 +61,8 @@ class PolicyContext:
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
+    weighs: bool = False
+    evidence: Evidence | None = field(default=None, compare=False)  # it follows its conversation
     permissions: tuple[Permission, ...] = ()
     used_up: tuple[tuple[str, str], ...] = ()
     clock: Callable[[], float] = field(default=time.time, compare=False)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from app.policy.doors import Door
 from app.policy.grants import pattern_error
 from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
@@ -39,6 +40,7 @@ class Review(Struct, frozen=True):
     pattern: Mapping[str, Any] | None = None
     hosts: Sequence[str] | None = None
     note: str | None = None
+    door: Door = "api"
     per_day: int | None = None
     expires: float | None = None
 

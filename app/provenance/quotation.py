@@ -28,6 +28,7 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.tool import Tool
 from tools.toolbox import Toolbox
 
+PERSONA, PROFILE = "the persona", "the profile of this run"  # texts of the operator and of the person
 IN_TEXT = "text"  # the dialect of a call that could not be understood
 MOST_NAME = 80  # characters of a tool's name in the words for people
 # Our note below a result that was cut (app.results): the id in it is drawn by us, after the result was written.
@@ -57,7 +58,7 @@ class Provenance(Struct):
         if not asked:
             return {}
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
-        messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
+        messages = conversation.messages[: place_of(asked[0], conversation.messages)]
         tools = toolbox.schemas
         normalise_call = toolbox.normalise_call
         work = Work()
@@ -86,7 +87,7 @@ def _written(call: AskedCall) -> WrittenCall:
     return WrittenCall(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
 
 
-def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:
+def place_of(call: AskedCall, messages: Sequence[Message]) -> int:
     """The position of the message that the call was made in: the model had not read what came later."""
     for at in range(len(messages) - 1, -1, -1):
         if any(one.id == call.id for one in messages[at].calls):
@@ -120,7 +121,7 @@ def of_prompt(
     servers: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Source]:
     """Return the third-party text in the prompt; `tools` are those of added servers, `servers` their instructions."""
-    yield Source("the persona", f"{persona.soul}\n\n{persona.user}")
+    yield Source(PERSONA, f"{persona.soul}\n\n{persona.user}")
     if project:
         yield Source("the instructions of the project", project)
     for server, text in servers.items():
@@ -134,7 +135,7 @@ def of_prompt(
 def of_profile(prompt: str) -> Iterator[Source]:
     """Return the text that profiles add to the prompt."""
     if prompt:
-        yield Source("the profile of this run", prompt)
+        yield Source(PROFILE, prompt)
 
 
 def of_summaries(texts: Iterable[str]) -> Iterator[Source]:

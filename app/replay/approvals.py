@@ -85,6 +85,7 @@ class ReplayedApprovals(StorelessApprovals):
                 scope=answer.scope,
                 edited=edited,
                 note=answer.note,
+                door=answer.door,
             )
         self._waiting.pop(row.run, None)
         if decided.scope == "session" and self._grants_then:

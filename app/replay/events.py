@@ -21,14 +21,14 @@ LEFT_OUT = frozenset({events.ToolProgress.type, events.LabelsAdded.type, events.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
     events.ToolFinished.type: ("duration_s",),
-    events.ApprovalRequired.type: ("expires_at", "proposals"),
+    events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.Notice.type: ("retry_at",),
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",
         "prompt_bytes", "prefix_bytes", "prefix_break",  # of requests to a server: a replay makes none
     ),
 }  # fmt: skip
-TIMES = frozenset({"timing", "expires_at", "retry_at", "duration_s"})
+NOT_FOR_LANES = frozenset({"timing", "expires_at", "retry_at", "duration_s", "origins"})
 # Notices of what happened around a run, and of estimates of a server's state.
 AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})
 
@@ -49,7 +49,7 @@ def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
 
 
 def _for_lanes(event: Event) -> Event:
-    one = {name: value for name, value in event.items() if name not in TIMES}
+    one = {name: value for name, value in event.items() if name not in NOT_FOR_LANES}
     if "duration_s" in event:
         one["duration_s"] = 0.0
     if event["type"] == events.Usage.type:

@@ -32,18 +32,19 @@ from app.hooks.run_hooks import HOOK, RunHooks
 from app.hooks.verdicts import ALLOWED, Verdict
 from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
+from app.policy.classification import KnownTools
 from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
-from app.provenance.quotation import Provenance
+from app.provenance.origins import Origins
+from app.provenance.quotation import PERSONA, PROFILE, Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
 from app.replay.model import ReplayedModel
 from app.replay.recording import UnusableRecording
-from app.replay.tools import KnownTools
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import narrowing_of
@@ -191,6 +192,8 @@ class Stage(Struct, kw_only=True):
             results=Results(self.settings.result_characters),
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(self._sources),
+            origins=Origins(self._sources),
+            given=[text for place, text in self.begin.sources if place in (PERSONA, PROFILE)],
             waiting=discipline.waiting,
             call_form=lambda: self.model.call_form,
             hooks=ReplayedHooks.of(self.decided),
@@ -258,6 +261,7 @@ class Stage(Struct, kw_only=True):
             planning=options.plans,
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
+            weighs=True,
             clock=lambda: self.begin.at,
             writes=writes,
         )

@@ -32,8 +32,10 @@ from msgspec.structs import replace
 from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolRejected
 from app.core.messages import AskedCall, unanswered
+from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
+from app.policy.decision_facts import facts_of
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate_rows import ANSWERABLE
 from app.policy.grants import Grant, narrowed, reaches_hosts
@@ -125,8 +127,9 @@ class ToolExecutor(Struct):
         self.scope.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.scope.guards.plain(wanted)
-        decision = self._decide(wanted)
-        self.audit(context, call, decision)
+        request = self._request(wanted)
+        decision = decide_call(request)
+        self.audit(context, call, decision, self._facts(request, wanted))
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             return
@@ -148,7 +151,8 @@ class ToolExecutor(Struct):
         cleared = [PermittedCall(self.scope.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.scope.totals.calls += 1
-            self.audit(context, one.call, self._decide(call))
+            request = self._request(call)
+            self.audit(context, one.call, decide_call(request), self._facts(request, call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
@@ -162,7 +166,7 @@ class ToolExecutor(Struct):
             conversation.answer(call, self.scope.guards.plain(reason + shown))
             return
         decision = await self._counted(wanted, self._decide(wanted))
-        self.audit(context, call, decision)
+        self.audit(context, call, decision, self._facts(self._request(wanted), wanted))
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
             if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
@@ -199,8 +203,8 @@ class ToolExecutor(Struct):
         binding = await self._binding(call)
         return Permit(fingerprint(self.scope.gate.principal.name, call.name, call.arguments, binding))
 
-    def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
+    def audit(self, context: RunContext, call: AskedCall, decision: Decision, facts: str) -> None:
+        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision, facts))
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
@@ -245,17 +249,21 @@ class ToolExecutor(Struct):
         return await self.scope.guards.judge_calls(effects, self.scope.totals, conversation)
 
     def _decide(self, call: AskedCall) -> Decision:
+        return decide_call(self._request(call))
+
+    def _facts(self, request: CallRequest, call: AskedCall) -> str:
+        return facts_of(request, self.scope.gate, self.scope.toolbox.tool(call.name), call.arguments)
+
+    def _request(self, call: AskedCall) -> CallRequest:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
-        return decide_call(
-            CallRequest(
-                name=call.name,
-                policy=self.scope.gate.policy,
-                dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
-                objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
-                hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
-                quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
-                is_handed=is_handed,
-            )
+        return CallRequest(
+            name=call.name,
+            policy=self.scope.gate.policy,
+            dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
+            objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
+            hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
+            quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
+            is_handed=is_handed,
         )
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
@@ -278,14 +286,29 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, why: Ask, number: int = 1) -> None:
         conversation, principal = context.conversation, self.scope.gate.principal
         asked = replace(call, id=question_id(call.id, number))
-        binding, reason = await self._binding(call), why.reason
+        origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
         proposals = self._proposals(call) if why.by in ANSWERABLE else ()
         row = self.scope.approvals.open(
-            context.run, conversation.session, principal, asked, reason=reason, binding=binding, proposals=proposals
+            context.run,
+            conversation.session,
+            principal,
+            asked,
+            reason=why.reason,
+            binding=await self._binding(call),
+            origins=origins,
+            proposals=proposals,
         )
         conversation.record(row)
-        shown = to_builtins(proposals) if proposals else None
-        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires, proposals=shown))
+        event = ApprovalRequired(
+            asked.id,
+            call.name,
+            call.arguments,
+            why.reason,
+            row.expires,
+            origins=origins or None,
+            proposals=to_builtins(proposals) if proposals else None,
+        )
+        await context.emit(event)
         await conversation.stored()
         await self._decided(context, call, row)
 
@@ -376,6 +399,10 @@ class ToolExecutor(Struct):
             self.scope.recorder.finished(call, finished.text)
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
+        shown = finished.text
+        marks, tool = self.scope.marks, self.scope.toolbox.tool(call.name)
+        if marks and not untrusted:
+            untrusted = await marks.is_known(call.name, shown)
         if untrusted:
             self.scope.gate.taint()
             finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
@@ -384,11 +411,13 @@ class ToolExecutor(Struct):
         withheld = denial is not None or finished.text == WITHHELD
         if not withheld:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
+        if marks and untrusted:
+            await marks.take_result(call.id, tool, *(() if withheld else (whole, shown)))
         pictures = () if withheld else outcome.pictures
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
-        shown = (image_event(one, call.id) for one in pictures)
-        await context.emit_all((*screened, *shown, finished, *self.scope.guards.news(conversation)))
+        images = (image_event(one, call.id) for one in pictures)
+        await context.emit_all((*screened, *images, finished, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""

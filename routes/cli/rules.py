@@ -1,7 +1,4 @@
-"""`dragoman rules`: the operator's rules on arguments, and a call that is tried against them without being run.
-
-`dragoman permission list | remove`: what you have allowed for good, at a server that runs.
-"""
+"""`dragoman rules`: the operator's rules on arguments, and calls that are tried against them without being run."""
 
 from __future__ import annotations
 
@@ -9,28 +6,41 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from app.config.settings import Loaded
+import msgspec
+from pydantic import ValidationError
+
+from app.config.display import wrong_values
+from app.config.settings import NAMES, Loaded, Settings
+from app.config.sources import SettingsError, in_file
 from app.core.rules import OperatorRule
 from app.policy.permits.bounds import Surroundings
 from app.policy.permits.operator_permissions import permission_of_rule
 from app.policy.permits.permissions import Permission, with_permitted_hosts
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import ALLOW, OperatorRules
-from routes.cli.columns import action, aligned
-from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import one_line
-from routes.terminal.event_client import step
+from app.redaction.redactor import Redactor
+from app.replay.backtest import DAYS, LONGEST_DAYS, Backtest, Changed, Report, Tried
+from app.storage.store import Store
+from routes.cli.columns import aligned, failed
+from routes.cli.replay import with_existing_store
+from routes.startup.storage import secrets_of
 from tools.base.rights import Origin, Risk
 from tools.catalogue import CATALOGUE
 from tools.tool import Tool
 
 FIRST = {"bash": "command", "python": "code", "web_fetch": "url"}  # else path
+MOST_SHOWN = 50  # calls
+UNTRIED = 2  # exit code
+INFERRED = "rights are those of now, and grants that were withdrawn are not known."
+DAYS_RULE = f"--days is a number above 0, at most {LONGEST_DAYS:,}."
+NO_CALLS = "There are no stored calls of that time. --days looks further back."
+NO_ROWS = "{file} has neither rules nor tools: write the rows to try as [[rules]], [[tools]] or rules = []."
+WORDS = {"allow": "allowed", "ask": "asked", "refuse": "refused"}
 NOTHING = "There are no rules on arguments: docs/rules.md describes them."
-COLUMNS = ("id", "today", "all", "last", "words")
-NONE = "You have no standing permissions: an approval offers them."
 
 
 def rules_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
@@ -43,11 +53,20 @@ def rules_flags(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
     check.add_argument(
         "--tool", default="bash", metavar="TOOL", help="such as read_file or mcp__mail__send (default: bash)"
     )
-    return [listing, check]
+    help_text = "decide the stored calls again by these rules, and show which would go otherwise; none is run"
+    backtest = actions.add_parser("backtest", help=help_text, description=f"{help_text}.", allow_abbrev=False)
+    rows_help = "a settings file whose rules and tools are tried in place of those in force"
+    backtest.add_argument("file", nargs="?", type=Path, metavar="FILE", help=rows_help)
+    backtest.add_argument("--days", type=float, default=DAYS, help=f"days back (default: {DAYS:g})")
+    backtest.add_argument("--principal", default="", metavar="NAME", help="only the calls of this person")
+    backtest.add_argument("--json", dest="as_json", action="store_true", help="write all of it as JSON")
+    return [listing, check, backtest]
 
 
 def run_rules(args: argparse.Namespace, loaded: Loaded, _: Mapping[str, str]) -> int:
-    """Exit code 1 when a rule denies the call, 3 when one asks."""
+    """Exit code of check: 1 when a rule denies the call, 3 when one asks."""
+    if args.action == "backtest":
+        return run_backtest(args, loaded)
     rules = compiled_rules(loaded.settings.rules)
     if args.action == "list":
         print("\n".join(f"{rule.label}: {_described(rule.row)}" for rule in rules.rules) or NOTHING)
@@ -105,33 +124,76 @@ def _arguments(tool: Tool, written: str) -> dict[str, Any] | None:
     return arguments if isinstance(arguments, dict) else None
 
 
-def permission_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentParser]:
-    """The parsers of the actions, for the flags that all of them have."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = action(actions, "list", "list your standing permissions, and how often they were used")
-    removal = action(actions, "remove", "withdraw a standing permission: such calls ask again")
-    removal.add_argument("id", help="as `dragoman permission list` shows it")
-    for one in (listing, removal):
-        server_flags(one, "your token")
-    return listing, removal
+def run_backtest(args: argparse.Namespace, loaded: Loaded) -> int:
+    """Exit code 0 if no call changes, 1 if some do, 2 if it cannot be tried."""
+    if not 0 < args.days <= LONGEST_DAYS:
+        return failed(DAYS_RULE) and UNTRIED
+    try:
+        tried = _tried(args.file, loaded.settings)
+    except SettingsError as error:
+        return failed(error) and UNTRIED
+    redact, found = Redactor(secrets_of(loaded.settings)).redact, list[Report]()
 
-
-def run_permission(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
-    """Exit code 1 when it cannot be done, with the reason on stderr."""
-    return with_remote(args, loaded, environ, lambda remote: _act(args, remote))
-
-
-def _act(args: argparse.Namespace, remote: Remote) -> int:
-    if args.action == "remove":
-        remote.call("DELETE", f"/permissions/{step(args.id)}")
-        print(f"{args.id} is withdrawn.")
+    async def work(store: Store) -> int:
+        backtest = Backtest(store=store, tried=tried, days=args.days, principal=args.principal, redact=redact)
+        found.append(await backtest.report())
         return 0
-    rows = remote.call("GET", "/permissions")["permissions"]
-    print("\n".join(aligned(COLUMNS, map(_texts, rows))) if rows else NONE)
-    return 0
+
+    if with_existing_store(loaded, work):
+        return UNTRIED
+    report = found[0]
+    if not (report.calls or report.untried):
+        return failed(NO_CALLS) and UNTRIED
+    if args.as_json:
+        print(json.dumps(msgspec.to_builtins(report), indent=1))
+    else:
+        print("\n".join(_lines(report)))
+    return int(report.changed > 0) if report.calls else UNTRIED
 
 
-def _texts(row: Mapping[str, Any]) -> dict[str, str]:
-    last = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["last_used"])) if row["last_used"] else "-"
-    given = (row["id"], row["uses_today"], row["uses"], last, row["words"])
-    return dict(zip(COLUMNS, (one_line(str(one)) for one in given), strict=True))
+def _tried(file: Path | None, settings: Settings) -> Tried:
+    """Return the rules of a file, or those in force without one. Raises SettingsError."""
+    if file is None:
+        return Tried.of(settings)
+    problems = list[str]()
+    _, given = in_file(file, {}, NAMES, Path(), problems)
+    rows = {name: one for name, one in given.items() if name in ("rules", "tools")}
+    if not (rows or problems):
+        problems.append(NO_ROWS.format(file=file))
+    if problems:
+        raise SettingsError(problems)
+    values = {"data_dir": settings.data_dir, "workspace": settings.workspace}
+    try:
+        checked = Settings.model_validate(values | {name: one.value for name, one in rows.items()})
+    except ValidationError as wrong:
+        raise SettingsError(wrong_values(wrong, rows, Settings.model_fields)) from None
+    return Tried.of(settings, *(getattr(checked, name) if name in rows else None for name in ("rules", "tools")))
+
+
+def _lines(report: Report) -> Iterator[str]:
+    asked = [f"{number:g} a day" for number in report.asked_a_day]
+    counts = ((kind, word, asked if kind == "ask" else ["", ""]) for kind, word in WORDS.items())
+    rows = [
+        {"": word, "then": f"{report.then[kind]:,}", "now": f"{report.now[kind]:,}", "then ": before, "now ": after}
+        for kind, word, (before, after) in counts
+    ]
+    yield f"Of {report.days:g} days and {report.sessions:,} conversations, {report.calls:,} calls decided again:"
+    yield from aligned(("", "then", "now", "then ", "now "), rows)
+    for why, number in report.untried.items():
+        yield f"{number:,} cannot be tried: {why}."
+    if report.inferred:
+        yield f"{report.inferred:,} are of an earlier version: {INFERRED}"
+    yield from (f"{number:,} are decided by the rule {rule}." for rule, number in report.rules.items())
+    yield f"{report.changed:,} would go otherwise{':' if report.changed else '.'}"
+    left = MOST_SHOWN
+    for group in report.groups:
+        by = f"{group.by} {group.rule}".rstrip()
+        yield f"{group.calls:,} x {group.tool}: {WORDS[group.then]} ({group.then_by}) -> {WORDS[group.now]} ({by})"
+        yield from map(_line, group.examples[:left])
+        left -= len(group.examples[:left])
+    if report.changed > MOST_SHOWN - left:
+        yield f"These are {MOST_SHOWN - left} of them; --json has all."
+
+
+def _line(one: Changed) -> str:
+    return f"    {one.session} {one.run}  {one.arguments}"

@@ -14,8 +14,8 @@ from app.config.settings import Loaded
 from app.schedules.signatures import SCHEMES
 from routes.cli.columns import aligned
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
+from routes.texts.exact import exact
 
 MODES = ("deny", "ask", "sandboxed", "auto")
 TIMES = {

@@ -29,9 +29,10 @@ NO_PREVIEW = "{name} does not change a file, so there is nothing to compare. Rev
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     named = {name: getattr(row, name) for name in ASKED}
-    decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
+    decided = {name: getattr(row, name) for name in ("by", "door", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
+    arguments |= {"origins": origins} if (origins := json.loads(row.origins)) else {}
     offered = {"proposals": proposals} if row.state == "pending" and (proposals := json.loads(row.proposals)) else {}
     return named | arguments | decided | edited | offered
 
@@ -59,8 +60,8 @@ async def list_approvals(request: Request) -> Response:
 async def decide(request: Request) -> Response:
     """Approve or deny a waiting call.
 
-    `approve` or `deny`; 409 if it was already decided, 410 if it has expired. See
-    [approvals](approvals-and-sandbox.md#deciding).
+    `approve` or `deny`; 409 if it was already decided, with the `decision`, `by` whom and by which `door`, 410 if it
+    has expired. See [approvals](approvals-and-sandbox.md#deciding).
     """
     services, principal = services_of(request), current_principal(request)
     run, call = request.path_params["run"], request.path_params["call"]
@@ -73,6 +74,7 @@ async def decide(request: Request) -> Response:
         pattern=body.pattern,
         hosts=body.hosts,
         note=body.note,
+        door=body.door,
         per_day=body.per_day,
         expires=body.expires,
     )

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from app.budget.usage_report import COUNTS
+from app.core.spans import Span
 from app.redaction.output_chunks import OutputPart
 from app.storage.approvals import ApprovalRow
 from app.storage.audit import AuditRow
@@ -81,6 +82,7 @@ _TARGET = {
     "created": "number",
 }
 _DOCUMENT = {**typed(DocumentRow, documents.ABOUT), "open_suggestions": "integer"}
+_DECISION = {name: shape for name, shape in typed(AuditRow).items() if name != "facts"}
 _JOB = {**typed(Job, jobs.SHOWN), "elapsed_s": "number"}
 _SESSION = {
     "id": "text",
@@ -108,7 +110,9 @@ COMPONENTS: Mapping[str, Shape] = {
         **typed(ApprovalRow, approvals.ASKED),
         "arguments": "object",
         "expires_at": "number?",
+        "origins?": [typed(Span)],
         "by?": "text?",
+        "door?": "text?",
         "scope?": "text?",
         "proposals?": ["object"],
         "path?": ["object"],
@@ -234,7 +238,14 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
-    "Webhook": {**_TARGET, "channel": "text", "everyone": "boolean", "pending": "integer", "dropped": "integer"},
+    "Webhook": {
+        **_TARGET,
+        "channel": "text",
+        "everyone": "boolean",
+        "decides": "boolean",
+        "pending": "integer",
+        "dropped": "integer",
+    },
     "Subscription": _TARGET,
     "Delivery": {
         "id": "text",
@@ -293,7 +304,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "changed": "boolean",
         "description": "text",
     },
-    "Decision": {"number": "integer", **typed(AuditRow)},
+    "Decision": {"number": "integer", **_DECISION},
     "Paused": {"paused": "boolean"},
     "Budgets": {"principal": "text", "usage": "object", "months": ["object"]},
     "ServerState": {

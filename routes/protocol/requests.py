@@ -16,6 +16,7 @@ from starlette.requests import Request
 from app.core.labels import MOST_LABELS, LabelName
 from app.core.profile_spec import SessionPresets
 from app.core.strict_model import StrictModel
+from app.policy.doors import ClientDoor
 from app.redaction.redactor import Redactor
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -96,6 +97,7 @@ class ApprovalRequest(StrictModel):
     pattern: dict[str, Any] | None = Field(default=None, min_length=1, max_length=32)
     hosts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_HOSTS)
     note: str | None = Field(default=None, max_length=2000)
+    door: ClientDoor = "api"
     per_day: int | None = Field(default=None, ge=1, le=1_000_000)
     expires: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 

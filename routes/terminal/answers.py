@@ -9,10 +9,11 @@ from typing import Any, Protocol, TypeVar
 from rich.console import RenderableType
 
 from app.core.events import ApprovalRequired
-from routes.terminal.approval_text import choices_of, exact_json, form_of, literal_pattern, one_line
+from routes.terminal.approval_text import choices_of, form_of, literal_pattern
 from routes.terminal.run_display import Decision, Output
 from routes.terminal.view import View
 from routes.texts import text
+from routes.texts.exact import exact_json, one_line
 from tools.builtin.ask_user import OWN_QUESTION
 
 T = TypeVar("T")

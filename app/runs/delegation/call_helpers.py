@@ -282,6 +282,8 @@ class CallHelpers(Struct, frozen=True):
 def _narrow(gate: Gate, parent: Gate, *, tainted: bool) -> None:
     """Take the state of the parent's gate over, but for its grants."""
     gate.disable(parent.policy.disabled)
+    if parent.policy.evidence:  # the person has written to the run above, and not to the helper
+        gate.weigh(parent.policy.evidence)
     if parent.policy.planning:
         gate.plan()
     if tainted:

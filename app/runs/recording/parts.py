@@ -18,7 +18,7 @@ from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
 from app.storage.runs import RecordingRow
 from parsing.templates.probes import Probe
-from tools.base.rights import Approval, Risk, Role
+from tools.base.rights import Approval, Column, Risk, Role
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
@@ -205,6 +205,8 @@ class ToolPart(Struct, omit_defaults=True):
     untrusted: bool = False
     through: str = ""
     origin: tuple[str, str] | None = None
+    columns: dict[str, Column] = {}
+    destructive: bool = False
 
 
 class PrincipalPart(Struct):

@@ -96,4 +96,6 @@ def tool_part(tool: Tool) -> parts.ToolPart:
         untrusted=tool.untrusted,
         through=tool.through,
         origin=(tool.origin.server, tool.origin.tool) if tool.origin else None,
+        columns=dict(tool.columns),
+        destructive=bool(tool.origin and tool.origin.hints.destructive),
     )

@@ -23,5 +23,7 @@ TABLES = (
     *("sign_ins", "prompts", "preferences"),
     *("branches", "branch_parts"),
     "recordings",
+    "decision_links",
+    "untrusted_marks",
     *("permissions", "permission_uses"),
 )

@@ -100,8 +100,8 @@ def test_the_rows_and_their_order() -> None:
     assert " ".join(name for name, *_ in TABLE).split() == [
         *("canary", "screen", "judge", "unknown_tool"),
         *("role", "token", "profile", "session", "plan", "person", "label", "rule"),
-        *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "outbound", "mode"),
-        *("permitted", "granted_hosts", "rule_asks", "unattended", "hopeless"),
+        *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "own_values", "outbound"),
+        *("mode", "permitted", "granted_hosts", "rule_asks", "unattended", "hopeless"),
         *("arguments", "hook", "provenance"),
     ]
 

@@ -58,12 +58,12 @@ class Row(NamedTuple):
 ROWS = (
     Row(ApprovalMode.AUTO, False, Role.ADMIN, "mode", ["ann", "mallory"], 0, 0),
     Row(ApprovalMode.AUTO, True, Role.ADMIN, "mode", ["ann"], 0, 1),
-    Row(ApprovalMode.SANDBOXED, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(ApprovalMode.SANDBOXED, False, Role.USER, "mode", ["ann"], 1, 1),
+    Row(ApprovalMode.SANDBOXED, True, Role.USER, "mode", ["ann"], 0, 1),
+    Row(ApprovalMode.SANDBOXED, False, Role.USER, "mode", ["ann"], 0, 1),
     Row(ApprovalMode.SANDBOXED, True, Role.USER, "never", ["ann"], 0, 1),
     Row(ApprovalMode.SANDBOXED, False, Role.USER, "never", ["ann", "mallory"], 0, 0),
     Row(ApprovalMode.ASK, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(ApprovalMode.DENY, True, Role.USER, "mode", [], 0, 0),
+    Row(ApprovalMode.DENY, True, Role.USER, "mode", ["ann"], 0, 0),
     Row(ApprovalMode.DENY, True, Role.USER, "never", ["ann"], 0, 0),
 )
 

@@ -80,6 +80,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "decided": 1_700_000_004.5,
             "by": "ann",
             "note": "no",
+            "door": "link",
         },
     ],
     "grants": [
@@ -95,14 +96,23 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "audit": [
-        {"number": 7, "action": "bash", "decision": "ask", "why": "It asks.", "by": "policy", "fingerprint": "a" * 64}
+        {
+            "number": 7,
+            "action": "bash",
+            "decision": "ask",
+            "why": "It asks.",
+            "by": "policy",
+            "fingerprint": "a" * 64,
+            "facts": '{"role":"admin"}',
+        }
     ],
     "used": [{"kind": "tokens", "period": "2023-11", "amount": 12.5}],
     "mcp_servers": [{"name": "files", "entry": '{"url":"http://127.0.0.1:9/"}', "enabled": 0, "by": "root"}],
     "mcp_pins": [{"server": "files", "tool": "read", "identity": "i", "digest": SHA, "definition": "{}"}],
     "mcp_trust": [
         {"server": "files", "tool": "", "identity": "i", "role": "user", "by": "root"},
-        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"},
+        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"}
+        | {"arguments": '{"path":"path"}'},
     ],
     "summaries": [{"upto": 1, "text": "They met.", "before": 900, "after": 30}],
     "results": [{"name": "bash", "text": "a\nb"}],
@@ -117,6 +127,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"document": "doc_1", "version": 1, "author": "model", "text": "# Plan"},
         {"document": "doc_1", "version": 2, "author": "person", "run": "", "call": "", "text": "# The plan"},
     ],
+    "untrusted_marks": [{"place": "web_fetch", "at": 1_700_000_001_500_000, "digests": b"\x00\xff234567"}],
     "session_labels": [{"label": "customer", "source": "path", "detail": "read_file"}],
     "file_labels": [{"workspace": "/w", "path": "copy.txt", "label": "customer", "call": ""}],
     "document_suggestions": [
@@ -126,6 +137,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "notification_targets": [
         {"id": "whk_1", "kind": "webhook", "name": "chat", "url": "https://example.org/in", "events": '["run.ended"]'}
         | {"everyone": 1, "version": 2, "keys": "{}", "state": "disabled", "reason": "It failed.", "failing": 1.5}
+        | {"decides": 1}
     ],
     "session_digests": [{"state": "done", "messages": 2, "title": "Cats", "summary": "They met a cat."}],
     "deliveries": [
@@ -186,6 +198,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "shares": [
         {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
     ],
+    "decision_links": [{"sha256": SHA, "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
     ],

@@ -6,6 +6,7 @@ import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { InvalidInput, questionForm } from "./elicitation.js";
+import { Origins } from "./origins.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
@@ -132,7 +133,7 @@ export class ApprovalBox {
   #content(mode) {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
-    const given = renderArguments(this.row);
+    const given = renderArguments(this.row, new Origins(this.row));
     return [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
   }
 
@@ -234,11 +235,15 @@ export class ApprovalBox {
     this.#send(true);
     const { run, call } = this.row;
     try {
-      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, wish);
+      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, {
+        ...wish,
+        door: this.#tray.doorOf(this.row),
+      });
       this.#tray.onDecided(this, words, { own: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, error.message, { own: false });
+      const outcome = error.more.decision ? error.more : error.message;
+      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, outcome, { own: false });
       this.#send(false);
       this.problem.show(error.message);
     }
