@@ -63,6 +63,7 @@ class Gate(Struct):
     classification: Classification = NO_RULES
     takes_grants: bool = True
     chosen_permissions: Sequence[str] | None = None
+    knows_permissions: bool = False
     _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
@@ -115,6 +116,7 @@ class Gate(Struct):
     def permit(self, permissions: Iterable[Permission]) -> None:
         """Set the standing permissions of the principal."""
         self.policy = replace(self.policy, permissions=tuple(permissions))
+        self.knows_permissions = True
 
     def use_up(self, permission: str, day: str) -> None:
         """Note that a permission has no uses left on that day."""

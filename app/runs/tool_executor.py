@@ -54,6 +54,7 @@ from app.transcript.client_calls import declared_name, fitted_for_client, handed
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
 from tools.base.permit import Permit, fingerprint
+from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
@@ -93,6 +94,8 @@ class ToolExecutor(Struct):
             return
         conversation = context.conversation
         refused = unanswered.refused
+        if not self.scope.gate.knows_permissions and any(map(self._could_ask, unanswered.calls)):
+            await self._follow_permissions()
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
         self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
@@ -196,6 +199,10 @@ class ToolExecutor(Struct):
             gate.use_up(permission.id, day_of(approvals.clock()))  # or it was withdrawn, perhaps at another server
             decision = self._decide(call)
         return decision
+
+    def _could_ask(self, call: AskedCall) -> bool:
+        tool = self.scope.toolbox.tool(self.scope.toolbox.normalise_call(call.name, call.arguments)[0])
+        return tool is not None and not tool.handed and not (tool.confined and tool.risk is Risk.READ)
 
     async def _follow_permissions(self) -> None:
         gate = self.scope.gate
