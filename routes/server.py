@@ -53,7 +53,7 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, examinations, hooks, metrics, pause, settings, tokens
+from routes.http.administration import audit, endpoints, examinations, hooks, metrics, pause, secrets, settings, tokens
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
@@ -123,6 +123,7 @@ ROUTES = (
     *schedules.ROUTES,
     *triggers.ROUTES,
     *jobs.ROUTES,
+    *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
     *sign_ins.ROUTES,

@@ -201,8 +201,10 @@ class Toolbox:
         What needs approval needs a `permit` for exactly this call, too; it is used up here.
         """
         decision = self.decide(call_name, arguments)
-        if isinstance(decision, Ask) and not await self._is_permitted(permit, call_name, arguments, context.workspace):
+        if isinstance(decision, Ask) and not await self._is_permitted(permit, call_name, arguments, context):
             decision = Refuse(f"{call_name} was not run: this call is not approved. {decision.reason}")
+        if isinstance(decision, Allow | Ask) and context.withheld:
+            decision = Refuse(f"{call_name} was not run: {context.withheld}")
         if isinstance(decision, Refuse):
             yield Result(ok=False, text=decision.reason)
             return
@@ -223,17 +225,18 @@ class Toolbox:
             result = Result(ok=False, text=f"{call_name} broke: {shortened(repr(error), 500)}. Try another way.")
         yield result
 
-    async def binding(self, name: str, arguments: Arguments, workspace: Path) -> str:
-        """Return the current state that an approval of this call is bound to, besides its arguments."""
+    async def binding(self, name: str, arguments: Arguments, workspace: Path, secrets: str = "") -> str:
+        """Return what an approval of this call is bound to, besides its arguments: a state, and its secrets."""
         tool = self._tools.get(name)
         if tool is None or tool.binds is binds_nothing:
-            return ""
-        return await asyncio.to_thread(tool.binds, arguments, workspace)
+            return secrets
+        state = await asyncio.to_thread(tool.binds, arguments, workspace)
+        return f"{state}\n{secrets}" if secrets else state
 
-    async def _is_permitted(self, permit: Permit | None, name: str, arguments: Arguments, workspace: Path) -> bool:
+    async def _is_permitted(self, permit: Permit | None, name: str, arguments: Arguments, context: Context) -> bool:
         if permit is None:
             return False
-        binding = await self.binding(name, arguments, workspace)
+        binding = await self.binding(name, arguments, context.workspace, context.bound)
         return permit.take(fingerprint(self._principal, name, arguments, binding))
 
     def _near(self, name: str) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from app.core.settings_fields import seconds, setting, switch
+from app.core.settings_fields import path, seconds, setting, switch
 from tools.base.patterns import lazy_pattern
 
 SCHEMES = ("postgres", "postgresql")
@@ -35,6 +36,12 @@ class ReplicaSettings(BaseModel, defer_build=True):
         None,
         "encrypts the keys and tokens that servers share; the same on each, best as DRAGOMAN_SECRET_KEY",
         f"at least {SHORTEST_SECRET} random characters, such as of `openssl rand -base64 32`; `NEW,OLD` replaces one",
+    )
+
+    secrets_key_file: Path | None = path(
+        None,
+        "file with the key that encrypts secrets, the same at servers that share a database (default: secrets.key in "
+        "the data directory)",
     )
 
     @field_validator("database_url")

@@ -276,6 +276,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
+    named |= {"secrets_key_file": settings.secrets_key_file} if settings.secrets_key_file else {}
     problems += in_workspace(own_files(settings.data_dir, named, environ, file, folder), settings.workspace)
     if "allowed_commands" in given:
         origin = given["allowed_commands"].origin

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.config.secret_spec import COMMAND_TOOLS
 from app.context.persona import MOST, Persona
 from app.context.project_files import MOST as MOST_PROJECT
 from app.context.server_notes import MOST as MOST_NOTES
@@ -50,6 +51,7 @@ BUDGETS = {
     "tools": 100_000,
     "teaching": 1_000,
     "notes": MOST_NOTES,
+    "secrets": 8_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
     "guards": 1_000,
     "date": 100,
@@ -147,13 +149,15 @@ def opening(
     project: str = "",
     skills: str = "",
     notes: str = "",
+    secrets: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
     The examples are separate turns because small models follow turns, not descriptions of turns. The prompt lists
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
     in. `guards` is a line of this run alone. `profile` are the instructions of its profiles, `project` the accepted
-    ones of the workspace, `skills` the lines of the skills, `notes` those of MCP servers on their tools.
+    ones of the workspace, `skills` the lines of the skills, `notes` those of MCP servers on their tools, `secrets` the
+    variables that commands may have.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -168,6 +172,7 @@ def opening(
         "tools": tool_list(tools) if teaching else "",
         "teaching": how_to_use(teaching) if tools else "",
         "notes": notes,
+        "secrets": secrets if any(tool.name in COMMAND_TOOLS for tool in tools) else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
         "guards": guards,
         "date": f"Today is {today:%A, %Y-%m-%d}.",

@@ -7,18 +7,13 @@ whole process tree is ended with it, at its time limit, and when the server dies
 from __future__ import annotations
 
 import asyncio
-import secrets
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
-from contextlib import suppress
 
 import httpx2
 
 from app.core.hook_rows import HookRow
 from app.hooks.verdicts import HookFailed
-from tools.process.orphan_reaper import MARK, watched
-from tools.process.process_tree import run_shielded, sweep_now
-from tools.process.signals import reset_signals
+from tools.process.command_output import CommandFailed, output_of
 from tools.web.bodies import connect
 
 MOST_ANSWER = 64 * 1024  # bytes
@@ -36,51 +31,11 @@ async def call_hook(row: HookRow, payload: bytes, environ: Mapping[str, str]) ->
 
 
 async def run_command(row: HookRow, payload: bytes, environ: Mapping[str, str]) -> bytes:
-    mark = f"{watched()}.{secrets.token_hex(8)}"
     names = [name for name in (*PASSED_ON, *row.env) if name in environ]
-    environment = {name: environ[name] for name in names} | {MARK: mark}
-    reset_signals()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *row.command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment, cwd="/", start_new_session=True
-        )
-    except OSError as error:
-        raise HookFailed(f"could not be started ({error.strerror})") from error
-    try:
-        answer, _ = await asyncio.gather(_read(process), _write(process, payload))
-        code = await process.wait()
-    finally:
-        await run_shielded(_end(process, mark))
-    if code:
-        raise HookFailed(f"ended with exit code {code}")
-    return answer
-
-
-async def _read(process: Process) -> bytes:
-    assert process.stdout is not None
-    answer = bytearray()
-    while block := await process.stdout.read(MOST_ANSWER):
-        answer += block
-        if len(answer) > MOST_ANSWER:
-            raise HookFailed(f"answered more than {MOST_ANSWER:,} bytes")
-    return bytes(answer)
-
-
-async def _write(process: Process, payload: bytes) -> None:
-    assert process.stdin is not None
-    with suppress(ConnectionError):  # a command need not read it
-        process.stdin.write(payload)
-        await process.stdin.drain()
-        process.stdin.close()
-        await process.stdin.wait_closed()
-
-
-async def _end(process: Process, mark: str) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.kill()
-    await asyncio.to_thread(sweep_now, mark)
-    await process.wait()
+        return await output_of(row.command, payload, {name: environ[name] for name in names}, MOST_ANSWER)
+    except CommandFailed as failure:
+        raise HookFailed(str(failure)) from failure
 
 
 async def post(row: HookRow, payload: bytes, environ: Mapping[str, str]) -> bytes:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from app.config.settings import Settings
 from app.mcp.declared_trust import DeclaredTrust, StoredPins
 from app.mcp.elicitation import elicit
 from app.mcp.files import KeptFiles
-from app.mcp.secrets import secrets_of
+from app.mcp.secrets import completed, names_secret, secrets_of
 from app.mcp.sign_ins import sign_ins_of
 from app.redaction.redactor import Redactor
 from app.replicas.peers import Peers
 from app.replicas.secret_store import SecretStore
+from app.secrets.library import Secrets
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.mcp import McpServerRemoved, McpServerRow, McpStore
@@ -37,6 +39,7 @@ from tools.mcp.manager import Manager
 from tools.mcp.model import (
     Hooks,
     McpEvent,
+    NoSuchServer,
     ObserveOperation,
     ServerChanged,
     ServerConfig,
@@ -89,6 +92,7 @@ class McpServers:
         check_paused: CheckPaused,
         observe: ObserveOperation | None,
         vault: SecretStore | None,
+        secrets: Secrets,
         peers: Peers,
     ) -> None:
         self.problem = ""
@@ -112,7 +116,9 @@ class McpServers:
             eased_by=self.trust.classification.eased_by,
             keep=KeptFiles(store, settings.max_attachment_bytes),
             observe=observe,
+            complete=partial(completed, secrets),
         )
+        secrets.on_change = self.follow_secrets
         self.manager = Manager((), StoredPins(store), hooks, settings.private_hosts, check_paused)
 
     @asynccontextmanager
@@ -301,6 +307,14 @@ class McpServers:
         for name in await self._sign_ins.follow():
             if self.named(name).state is ServerState.NEEDS_AUTH:
                 await self.manager.reconnect(name)
+
+    async def follow_secrets(self, names: Collection[str]) -> None:
+        """Connect anew the servers whose secrets have changed; those that are stopped take them at their next start."""
+        for name, config in list(self._configs.items()):
+            if names_secret(config, names):
+                with suppress(NoSuchServer):  # removed meanwhile
+                    if self.named(name).state is not ServerState.STOPPED:
+                        await self.manager.reconnect(name)
 
     def not_signed_in(self, state: str, reason: str) -> str:
         """A person came back without a permission. The server's name. Raises SignInFailed."""

@@ -72,10 +72,19 @@ class Approvals:
         self._questions: dict[tuple[str, str], tuple[PendingApproval, Objection, bool]] = {}
 
     def open(
-        self, run: str, session: str, principal: Principal, call: AskedCall, *, reason: str, binding: str = ""
+        self,
+        run: str,
+        session: str,
+        principal: Principal,
+        call: AskedCall,
+        *,
+        reason: str,
+        binding: str = "",
+        secrets: str = "",
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
+        row = replace(row, secrets=secrets) if secrets else row
         self.reopen(row)
         return row
 

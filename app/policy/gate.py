@@ -20,6 +20,7 @@ from app.policy.gate_rows import GATE_ROWS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import LabelLimits
 from app.policy.policy_context import NO_POLICY, PolicyContext
+from app.policy.secret_rights import SecretRight, granted_with
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk
@@ -31,6 +32,8 @@ def decide(
     principal: Principal, tool: Tool, arguments: Arguments | None = None, policy: PolicyContext = NO_POLICY
 ) -> Decision:
     """Decide if `principal` may use `tool` with these arguments, or (None) with any."""
+    if policy.grants and (secrets := policy.secrets.of_call(principal, tool, arguments)):
+        policy = replace(policy, grants=granted_with(policy.grants, secrets))
     return decided(GATE_ROWS, AccessRequest(principal, tool, arguments, policy)) or Allow()
 
 
@@ -50,6 +53,14 @@ class Gate(Struct):
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
         return decide(self.principal, self.classification.current(tool), arguments, self.policy)
+
+    def secrets(self, tool: Tool | None, arguments: Arguments) -> tuple[SecretRight, ...]:
+        """Return the secrets that a call goes with."""
+        return self.policy.secrets.of_call(self.principal, tool, arguments) if tool else ()
+
+    @property
+    def usable_secrets(self) -> list[SecretRight]:
+        return self.policy.secrets.of(self.principal)
 
     def offer(self, tools: ToolList) -> ToolList:
         """The tools that may be used at all: the same list for all runs with these rights, and without grants."""

@@ -27,7 +27,7 @@ class Grant(Struct, frozen=True):
     """Allows calls of one tool: exactly those with `fingerprint`, or those whose every argument matches `pattern`.
 
     With `hosts` it allows network access to these for all commands. `expires` is a Unix time, None for never;
-    `tainted`: granted when the conversation contained untrusted text.
+    `tainted`: granted when the conversation contained untrusted text. `secrets`: those that the call was shown with.
     """
 
     tool: str
@@ -37,6 +37,7 @@ class Grant(Struct, frozen=True):
     expires: float | None = None
     tainted: bool = False
     created: float = math.inf  # just now
+    secrets: str = ""
 
     @property
     def in_force(self) -> bool:
@@ -123,4 +124,5 @@ def grant_of(row: GrantRow) -> Grant:
         expires=row.expires,
         tainted=bool(row.tainted),
         created=row.created,
+        secrets=row.secrets,
     )

@@ -10,6 +10,7 @@ from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
+from app.policy.secret_rights import SecretRights
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 
 
@@ -39,6 +40,7 @@ class PolicyContext:
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
+    `secrets` are those that calls may go with.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -56,6 +58,7 @@ class PolicyContext:
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
+    secrets: SecretRights = field(default_factory=SecretRights, compare=False)  # no tool is offered by them
 
     @property
     def unattended(self) -> str:

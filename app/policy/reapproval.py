@@ -7,6 +7,7 @@ Each approval has an id of its own, so that a decision on an earlier one never a
 from __future__ import annotations
 
 from app.core.messages import AskedCall
+from app.policy.secret_rights import without_secrets
 from app.storage.approvals import ApprovalRow
 from tools.base.permit import fingerprint
 
@@ -30,7 +31,7 @@ def is_stale(row: ApprovalRow, call: AskedCall, binding: str) -> bool:
 
 
 def reason_again(row: ApprovalRow) -> str:
-    return _AGAIN + row.reason.removeprefix(_AGAIN)
+    return _AGAIN + without_secrets(row.reason, row.secrets).removeprefix(_AGAIN)
 
 
 def first_reason(row: ApprovalRow) -> str:

@@ -83,6 +83,7 @@ def grant_changes(
             arguments=canonical(final),
             expires=at + limit_s if limit_s else None,
             tainted=tainted,
+            secrets=row.secrets,
         )
     ]
 

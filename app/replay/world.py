@@ -38,6 +38,7 @@ from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
+from app.policy.secret_rights import SecretRights
 from app.provenance.quotation import Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
@@ -259,6 +260,7 @@ class Stage(Struct, kw_only=True):
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
             writes=writes,
+            secrets=SecretRights(tuple(begin.secrets)),
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate

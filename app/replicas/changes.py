@@ -35,6 +35,7 @@ from app.storage.notices.notifications import (
     TargetRemoved,
     TargetRow,
 )
+from app.storage.people.secrets import SecretRemoved, SecretRow
 from app.storage.schedules import ScheduleMoved, ScheduleRemoved, ScheduleRow
 from app.storage.sessions import SessionOptions
 from app.storage.state import StateRow
@@ -43,8 +44,8 @@ from app.storage.tokens import TokenRevoked, TokenRow
 DELIVERIES, DIGESTS, DOCUMENTS, ENDPOINTS, LABELS, MCP, MEMORY_JOBS = (
     *("deliveries", "digests", "documents", "endpoints", "labels", "mcp", "memory jobs"),
 )
-OPTIONS, SCHEDULES, SEALED, TARGETS, TOKENS, VECTORS = (
-    *("options", "schedules", "sealed", "targets", "tokens", "vectors"),
+OPTIONS, SCHEDULES, SEALED, SECRETS, TARGETS, TOKENS, VECTORS = (
+    *("options", "schedules", "sealed", "secrets", "targets", "tokens", "vectors"),
 )
 STATE = "state "  # before the name of the row
 
@@ -55,6 +56,7 @@ OF_KINDS: dict[str, tuple[type[Change], ...]] = {
     TARGETS: (TargetRow, TargetRemoved),
     DELIVERIES: (DeliveryRow, DeliveryTried, DeliveriesGivenUp, DeliveriesRemoved),
     SCHEDULES: (ScheduleRow, ScheduleMoved, ScheduleRemoved),
+    SECRETS: (SecretRow, SecretRemoved),
     OPTIONS: (SessionOptions,),
     DIGESTS: (DigestDue,),
     MEMORY_JOBS: (MemoryJob,),

@@ -46,6 +46,7 @@ from app.policy.gate import Gate
 from app.policy.guards import guards_of
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import OperatorRules
+from app.policy.secret_rights import prompt_line
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
 from app.provenance.quotation import Others, Provenance, no_others
@@ -75,6 +76,7 @@ from app.runs.run_options import ClientTool, RunOptions
 from app.runs.run_scope import Delegation, ParentCall, Reach, RunScope
 from app.runs.tool_executor import ToolExecutor
 from app.runs.tool_results import Results
+from app.secrets.library import Secrets
 from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
@@ -84,7 +86,7 @@ from tools.base.rights import Role
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN
 from tools.jobs.manager import Jobs
 from tools.mcp.tool_search import ToolChoices, toolbox_within
-from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox
+from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Toolbox
 
@@ -113,6 +115,7 @@ class RunFactory(Struct, kw_only=True):
     rules: OperatorRules
     hooks: Hooks | None
     labels: LabelServices | None
+    secrets: Secrets
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     choices: ToolChoices = field(default_factory=ToolChoices)
@@ -157,6 +160,7 @@ class RunFactory(Struct, kw_only=True):
             narrowing=narrowing,
             rules=self.rules,
             writes=self.runs.writes,
+            secrets=self.secrets.rights,
         )
         return Gate(principal, policy, self.settings.taint, self.mcp.trust.classification)
 
@@ -275,7 +279,7 @@ class RunFactory(Struct, kw_only=True):
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        texts = self._texts(options, persona, project)
+        texts = self._texts(options, persona, project, gate)
         lesson = Lesson(route)
         prompt = texts.opening(workspace, _lines(options, guards.line), route, lesson)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
@@ -302,6 +306,7 @@ class RunFactory(Struct, kw_only=True):
             documents=self.runs.documents,
             memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
             hooks=hooks_of_run(self.hooks, principal.name),
+            secrets=self.secrets,
             delegation=self._delegation(options, limits),
         )
         recorder = scope.recorder = self._recorder(scope, options, route, sources=texts.sources)
@@ -366,7 +371,7 @@ class RunFactory(Struct, kw_only=True):
             return own
         return await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
 
-    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext) -> RunTexts:
+    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate) -> RunTexts:
         override = self.redactor.redact_value(options.override)
         profile = self.redactor.redact_value(options.profile_prompt)
         return RunTexts(
@@ -377,6 +382,7 @@ class RunFactory(Struct, kw_only=True):
             override=override,
             project=project,
             profile=profile,
+            secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
         )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:

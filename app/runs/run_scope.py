@@ -23,6 +23,7 @@ from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.recording.recorder import RunRecorder
 from app.runs.tool_results import Results
+from app.secrets.library import Secrets
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from tools.base.access import HelperAccess, SessionAccess
@@ -62,6 +63,7 @@ class RunScope(Struct, kw_only=True):
     labels: RunLabels | None = None
     delegation: Delegation | None = None
     hooks: RunHooks | None = None
+    secrets: Secrets | None = None
     recorder: RunRecorder | None = None
 
 

@@ -21,16 +21,20 @@ from app.core.messages import AskedCall
 from app.documents.call_documents import CallDocuments
 from app.memory.call_memory import CallMemory
 from app.policy.questions import Questions
+from app.policy.secret_rights import bound_to
 from app.runs.emitter import Emit, Emitter
 from app.runs.live_outputs import LiveOutput
 from app.runs.run_scope import ParentCall, RunScope, both
+from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
+from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
 from tools.process.process_tree import run_shielded
-from tools.tool import Context
+from tools.sandbox.sandbox import secrets_refusal
+from tools.tool import Context, Tool
 
 PRINTED = "It had printed:"
 
@@ -155,7 +159,8 @@ class ToolCall(Struct, frozen=True):
         """Run the tool, and show its progress."""
         call, started = cleared.call, time.monotonic()
         tool = self.scope.toolbox.tool(call.name)
-        steps = self.scope.toolbox.run(call.name, call.arguments, self._context(running, call.id), cleared.permit)
+        context = await self._with_secrets(self._context(running, call.id), call, tool)
+        steps = self.scope.toolbox.run(call.name, call.arguments, context, cleared.permit)
         redactors = self.conversation.redactor, *self.scope.guards.redactors
         with self.scope.outputs.writing(self.run, call.id, redactors) as written:
             result: Result | None = None
@@ -218,6 +223,23 @@ class ToolCall(Struct, frozen=True):
             sessions=sessions,
             result_characters=scope.results.characters,
         )
+
+    async def _with_secrets(self, context: Context, call: AskedCall, tool: Tool | None) -> Context:
+        """Return the context with the secrets that the call goes with, or why it cannot have them."""
+        scope = self.scope
+        rights = scope.gate.secrets(tool, call.arguments)
+        context = replace(context, bound=bound_to(rights))
+        if not rights or scope.secrets is None:  # a replay runs nothing
+            return context
+        if refusal := secrets_refusal(context.sandbox):
+            return replace(context, withheld=refusal)
+        try:
+            secrets = await scope.secrets.of_call(rights)
+        except SecretUnavailable as failure:
+            return replace(context, withheld=str(failure))
+        for right in rights:
+            self.conversation.record(SecretUsed(right.name, time.time()))
+        return replace(context, secrets=secrets)
 
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))

@@ -38,6 +38,7 @@ from app.policy.decisions import audit_of, denial_of
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
+from app.policy.secret_rights import SecretRight, bound_to, in_words
 from app.redaction.output_chunks import redacted_output
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
@@ -52,6 +53,10 @@ from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
 CHANGED = "[{by} changed the arguments to {edited}]\n"  # in front of a result
+UNSEEN = (
+    "{name} was not run: {by} changed its arguments, and so it would go with a secret that was not shown. {secrets} "
+    "Call it with these arguments, and the person is asked again."
+)
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -173,7 +178,10 @@ class ToolExecutor(Struct):
             await self._run(context, [PermittedCall(call)])
 
     def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        context.conversation.record(audit_of(self.scope.gate.principal.name, context.run, call, decision))
+        row = audit_of(self.scope.gate.principal.name, context.run, call, decision)
+        if not isinstance(decision, Refuse) and (secrets := in_words(self._secrets(call))):
+            row = replace(row, why=f"{row.why} {secrets}".lstrip())
+        context.conversation.record(row)
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
@@ -241,7 +249,12 @@ class ToolExecutor(Struct):
         return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace)
+        bound = bound_to(self._secrets(call))
+        return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace, bound)
+
+    def _secrets(self, call: AskedCall) -> Sequence[SecretRight]:
+        """Return the secrets that a call goes with: in the question, in what its approval is bound to, in the audit."""
+        return self.scope.gate.secrets(self.scope.toolbox.tool(call.name), call.arguments)
 
     def _has_effect(self, call: AskedCall) -> bool:
         return self.scope.toolbox.changes(call.name)
@@ -249,9 +262,16 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
         conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
-        binding = await self._binding(call)
+        secrets, binding = self._secrets(call), await self._binding(call)
+        reason = f"{reason} {in_words(secrets)}".rstrip()
         row = self.scope.approvals.open(
-            context.run, conversation.session, self.scope.gate.principal, asked, reason=reason, binding=binding
+            context.run,
+            conversation.session,
+            self.scope.gate.principal,
+            asked,
+            reason=reason,
+            binding=binding,
+            secrets=bound_to(secrets),
         )
         conversation.record(row)
         await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
@@ -286,6 +306,9 @@ class ToolExecutor(Struct):
             if denial := self.scope.hooks.denial(call.id):
                 await self._refuse(context, call, denial)
                 return
+        if unseen := [one for one in self._secrets(final) if bound_to([one]) not in row.secrets.splitlines()]:
+            await self._refuse(context, call, UNSEEN.format(name=call.name, by=row.by, secrets=in_words(unseen)))
+            return
         binding = await self._binding(final) if row.edited else ""
         # What the person saw, not what stands in the history now.
         approved = fingerprint(row.principal, final.name, final.arguments, binding) if row.edited else row.fingerprint

@@ -13,7 +13,8 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit.
+    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `secrets` are
+    those that the call was shown with.
     """
 
     run: str
@@ -32,6 +33,7 @@ class ApprovalRow(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    secrets: str = ""
 
 
 class ApprovalDecided(Change, frozen=True):
@@ -51,7 +53,8 @@ class GrantRow(Change, frozen=True):
     """Calls of `tool` that need no further approval in a session, until `expires`.
 
     Those with this `fingerprint`, those whose arguments match `pattern` (JSON, argument -> pattern), or, of all
-    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved.
+    commands, those that need no network but `hosts` (a JSON list). `arguments`: JSON of the call that was approved,
+    `secrets` those that it was shown with.
     """
 
     id: str
@@ -66,6 +69,7 @@ class GrantRow(Change, frozen=True):
     arguments: str | None = None
     expires: float | None = None
     tainted: bool = False
+    secrets: str = ""
 
 
 class GrantRevoked(Change, frozen=True):

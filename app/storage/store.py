@@ -21,6 +21,7 @@ from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
 from app.storage.notices.notifications import NotificationStore
 from app.storage.people.prompts import PromptStore
+from app.storage.people.secrets import SecretTable
 from app.storage.people.sign_ins import SignInStore
 from app.storage.profiles import ProfileStore
 from app.storage.runs import RunStore
@@ -48,6 +49,7 @@ class Store(
     DigestStore,
     MemoryStore,
     ProfileStore,
+    SecretTable,
     ServedModelStore,
     ScheduleStore,
     LabelStore,

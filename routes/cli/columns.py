@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from pydantic import ValidationError
 
+_Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
 
-def action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
+
+def action(actions: argparse._SubParsersAction[_Parser], name: str, text: str) -> _Parser:
     """The parser of one action of a command."""
     return actions.add_parser(name, help=text, description=text, allow_abbrev=False)
 
 
 def flag_problems(wrong: ValidationError) -> str:
     """The problems of fields that were given as flags."""
-    texts = (f"--{str(error['loc'][0]).replace('_', '-')}: {error['msg']}" for error in wrong.errors())
+    flags = (
+        (f"--{str(error['loc'][0]).replace('_', '-')}: " if error["loc"] else "", error) for error in wrong.errors()
+    )
+    texts = (f"{flag}{error['msg']}" for flag, error in flags)
     return "; ".join(texts).replace("Value error, ", "")
 
 

@@ -28,7 +28,7 @@ from routes.http.sessions import summary_fields
 from routes.startup.storage import secrets_of
 
 OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
-BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "skills")  # in the data directory
+BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "secrets.key", "skills")  # in the data directory
 
 
 def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, ...]:

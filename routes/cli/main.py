@@ -176,7 +176,7 @@ def _parse_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse(args: argparse.Namespace, _environ: Environ) -> int:
-    from routes.cli.parse_text import parse_stdin
+    from routes.cli.dialects.parse_text import parse_stdin
 
     return parse_stdin(args.tools, not args.no_fences)
 
@@ -192,8 +192,8 @@ def _dialects_flags(parser: argparse.ArgumentParser) -> None:
 
 def _dialects(args: argparse.Namespace, _environ: Environ) -> int:
     if args.template:
-        return int(import_module("routes.cli.template_report").print_template(args.template))
-    from routes.cli.parse_text import print_dialects
+        return int(import_module("routes.cli.dialects.template_report").print_template(args.template))
+    from routes.cli.dialects.parse_text import print_dialects
 
     return print_dialects()
 
@@ -214,6 +214,12 @@ COMMANDS = (
     ),
     _command(
         "project", "show, accept or decline the workspace's instructions (AGENTS.md)", "routes.cli.project", SERVER
+    ),
+    _command(
+        "secret",
+        "add, list and remove secrets, which commands use and no model sees",
+        "routes.cli.secrets",
+        settings=(*STORE, "secrets_key_file"),
     ),
     _command("endpoint", "add, list, test and remove model servers", "routes.cli.endpoints", BOTH),
     _command(

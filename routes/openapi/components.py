@@ -209,6 +209,18 @@ COMPONENTS: Mapping[str, Shape] = {
         "last_error?": "any",
         "keys?": "object",
     },
+    "Secret": {
+        "name": "text",
+        "env": "text?",
+        "hosts": ["text"],
+        "tools": ["text"],
+        "role": "text",
+        "paths": ["text"],
+        "source": "text",
+        "by": "text",
+        "at": "number",
+        "used": "number?",
+    },
     "ExaminationEvent": {
         "type": "text",
         "done?": "integer",

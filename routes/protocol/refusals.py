@@ -37,6 +37,8 @@ from app.runs.shared.homes import HomeAway
 from app.schedules.templates import UnfitDelivery
 from app.schedules.times import UnfitTime
 from app.schedules.triggers import TriggerOff
+from app.secrets.library import SecretExists, UnknownSecret
+from app.secrets.sources import SecretUnavailable, UnfitSecret
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
 from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
@@ -113,6 +115,10 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     UnfitFile: lambda error: Refused(422, "unfit_model", str(error)),
     TooLittleMemory: lambda error: Refused(409, "model_memory", str(error)),
     UnknownServedModel: lambda error: Refused(404, "not_found", str(error)),
+    UnknownSecret: lambda error: Refused(404, "not_found", str(error)),
+    SecretExists: lambda error: Refused(409, "secret_exists", str(error)),
+    UnfitSecret: lambda error: Refused(422, "unfit_secret", str(error)),
+    SecretUnavailable: lambda error: Refused(503, "secret_unavailable", str(error)),
     InvalidEndpoint: lambda error: Refused(422, "unfit_endpoint", str(error)),
     NotChangeable: lambda error: Refused(422, "unfit_setting", str(error)),
     UnknownModel: lambda error: Refused(422, "unknown_model", f"model: {error}"),

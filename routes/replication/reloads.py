@@ -5,6 +5,7 @@
     settings, decisions on project files    RuntimeSettings, Project soon, and under the lock that changes them
     endpoints, sealed keys                  EndpointRegistry         soon
     MCP servers, trust, pins                McpServers               soon
+    secrets                                 Secrets                  soon, and before a call that goes with one
     notification targets, deliveries        Targets                  soon; the server on duty then delivers
     schedules                               Scheduler                soon, and under the lock that begins their runs
     labels of files                         FileLabels               before the write ends, at every server
@@ -68,6 +69,7 @@ def reloads_of(held: Held) -> dict[str, Reload]:
         f"{changes.STATE}{SETTINGS}": _whole(held.settings.reload),
         f"{changes.STATE}{PROJECT}": _whole(factory.project.reload),
         changes.ENDPOINTS: _whole(held.registry.reload),
+        changes.SECRETS: _whole(factory.secrets.reload),
         changes.MCP: _whole(factory.mcp.reload),
         changes.SEALED: of_sealed,
         changes.OPTIONS: _whole(factory.profiles.load),

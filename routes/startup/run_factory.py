@@ -101,6 +101,7 @@ async def opened_run_factory(
             looks=models.looks,
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),
             hooks=manager.hooks,
+            secrets=storage.secrets,
             memories=models.memories,
             choices=ToolChoices(tool_meaning_of(models.memories, stack)),
             rules=compiled_rules(settings.rules),

@@ -46,6 +46,7 @@ async def opened_run_manager(settings: Settings, storage: StoragePhase) -> Async
             check_paused=switch.check,
             observe=traced.operations,
             vault=storage.vault,
+            secrets=storage.secrets,
             peers=peers,
         )
         await enter(mcp.opened())

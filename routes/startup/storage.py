@@ -19,10 +19,13 @@ from app.redaction.logs import redacted_logs
 from app.redaction.redactor import Redactor, secrets_in
 from app.replicas.secret_store import SecretStore
 from app.runs.composition.server_metrics import count_failure
+from app.secrets.library import Secrets
+from app.secrets.sources import SecretSources
 from app.storage.database import DATABASE, open_store
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
 from routes.replication.one_server import OneServer, Replication
+from tools.base.tasks import in_background
 
 OpenStore = Callable[[Path], Awaitable[Store]]
 
@@ -33,6 +36,7 @@ class StoragePhase(Struct, frozen=True, kw_only=True):
     switch: KillSwitch
     replication: Replication
     vault: SecretStore | None
+    secrets: Secrets
     metrics: Metrics
     journal: EventWriter
 
@@ -51,6 +55,9 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
         await switch.load()
         replication = replication_of(settings, store)
         vault = await replication.opened_vault()
+        secrets = Secrets(store, SecretSources.of(settings, os.environ), redactor)
+        await secrets.reload()
+        await stack.enter_async_context(in_background(secrets.watch_forever(), "secrets"))
         metrics = Metrics()
         writer = EventWriter(
             store,
@@ -67,6 +74,7 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
             switch=switch,
             replication=replication,
             vault=vault,
+            secrets=secrets,
             metrics=metrics,
             journal=journal,
         )

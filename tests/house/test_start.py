@@ -15,7 +15,7 @@ LEFT_OUT = {
         *("app.models.serving.gguf", "app.models.serving.pool", "app.models.endpoints.served_models"),
     },
     "routes.cli.tokens": {"httpx2", "uvicorn", "sse_starlette", "app.runs", "app.models", "app.mcp", "tools.mcp"},
-    "routes.cli.parse_text": {"asyncio", "pydantic", "starlette", "app"},
+    "routes.cli.dialects.parse_text": {"asyncio", "pydantic", "starlette", "app"},
     "app.config.settings": {"asyncio", "httpx2", "starlette", "parsing"},
 }
 

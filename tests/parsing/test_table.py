@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parsing.dialects import DIALECTS, FAMILIES, listed
-from routes.cli.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
+from routes.cli.dialects.parse_text import dialect_table, parse_stdin, print_dialects, tools_in
 from tests.support.parsing.cases import CASES, POLICIES
 
 TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object", "properties": {}}}}]

@@ -265,7 +265,7 @@ class Hooks(Struct, frozen=True):
     `eased_by` names the rule or the declaration that gives a tool, by its public name and origin, fewer checks than an
     unclassified one has; empty if there is none.
     `keep` stores content that is not text, and returns a description of it for the model.
-    `observe` sees each request of a call.
+    `observe` sees each request of a call. `complete` puts secrets into a configuration; it raises CannotStart.
     """
 
     elicit: Elicit | None = None
@@ -274,3 +274,4 @@ class Hooks(Struct, frozen=True):
     eased_by: EasedBy | None = None
     keep: Callable[[Context, bytes], Awaitable[str]] | None = None
     observe: ObserveOperation | None = None
+    complete: Callable[[ServerConfig], Awaitable[ServerConfig]] | None = None

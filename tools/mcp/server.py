@@ -285,18 +285,23 @@ class Server:
         module = await asyncio.to_thread(import_module, "tools.mcp.connection.session")
         began = time.monotonic()
         services = self._services
+        config, refused = self.config, None
+        try:
+            services.check_paused()  # each attempt starts a process, and much may have happened since the last look
+            if services.hooks.complete:
+                config = await services.hooks.complete(config)
+        except (Paused, CannotStart) as error:
+            refused = error
         session: McpSession = module.McpSession(
-            self.config,
+            config,
             mode,
             hooks=services.hooks,
             private_hosts=services.private_hosts,
             log=self.log,
             offer=self._offered,
         )
-        try:
-            services.check_paused()  # each attempt starts a process, and much may have happened since the last look
-        except Paused as paused:
-            return session, paused
+        if refused:
+            return session, refused
         running = asyncio.create_task(session.run())
         running.add_done_callback(_ending)
         self.session, self._running = session, running

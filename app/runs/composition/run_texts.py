@@ -39,6 +39,7 @@ class RunTexts(Struct, frozen=True):
     override: Override | None
     project: ProjectContext
     profile: str = ""
+    secrets: str = ""
 
     async def sources(self, session: str) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
@@ -58,6 +59,7 @@ class RunTexts(Struct, frozen=True):
             project=self.project.agents,
             profile=self.profile,
             skills=skill_lines(self.project.skills),
+            secrets=self.secrets,
         )
 
         def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from app.context.compaction.replay import CompactedState
 from app.core.provider import CallForm
+from app.policy.secret_rights import SecretRight
 from app.storage.runs import RecordingRow
 from parsing.templates.probes import Probe
 from tools.base.rights import Approval, Risk, Role
@@ -236,6 +237,7 @@ class Begin(Struct, omit_defaults=True):
     wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False
+    secrets: list[SecretRight] = []
     relay: dict[str, Any] | None = None
 
 

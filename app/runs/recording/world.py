@@ -59,6 +59,7 @@ async def world_of(
         wrote=None if math.isinf(policy.writes.last) else max(policy.writes.started, policy.writes.last),
         disabled=list(policy.disabled),
         tainted=policy.tainted,
+        secrets=policy.secrets.of(scope.gate.principal),
         relay=None if relay is None else dict(relay),
     )
 

@@ -18,9 +18,10 @@ from msgspec import Struct
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.mcp import McpServerRow
+from app.storage.people.secrets import SecretRow
 from app.storage.runs import RunCounts
 from app.storage.sql.columns import Select
-from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
+from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS, SECRETS
 from app.storage.sql.principals import TOKEN_COUNTS
 from app.storage.sql.runs import RUN_COUNTS
 from app.storage.sqlite.database import ADVICE, FAILURES, GENERAL_ADVICE
@@ -49,6 +50,7 @@ class StoredConfiguration(Struct, frozen=True):
 
     endpoints: tuple[EndpointRow, ...] = ()
     mcp_servers: tuple[McpServerRow, ...] = ()
+    secrets: tuple[SecretRow, ...] = ()
     tokens: TokenCounts = TokenCounts(0, 0, 0)
     runs: RunCounts = RunCounts()
 
@@ -83,8 +85,13 @@ def read_configuration(path: Path, *, served: bool) -> StoredConfiguration:
     with _opened(path, served=served) as connection:
         [tokens] = _rows(connection, TOKEN_COUNTS, time.time())
         [runs] = _rows(connection, RUN_COUNTS)
-        endpoints, servers = _rows(connection, ENDPOINTS), _rows(connection, MCP_SERVERS)
-        return StoredConfiguration(tuple(endpoints), tuple(servers), tokens, runs)
+        return StoredConfiguration(
+            tuple(_rows(connection, ENDPOINTS)),
+            tuple(_rows(connection, MCP_SERVERS)),
+            tuple(_rows(connection, SECRETS)),
+            tokens=tokens,
+            runs=runs,
+        )
 
 
 def _rows(connection: sqlite3.Connection, query: Select[_Row], *values: object) -> list[_Row]:

@@ -11,12 +11,13 @@ from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRow
 from app.storage.inspection.database_file import StoredConfiguration
 from app.storage.mcp import McpServerRow
+from app.storage.people.secrets import SecretRow
 from app.storage.postgres.connections import MOST, Connection
 from app.storage.postgres.database import place_of
 from app.storage.postgres.failures import FAILURES, failure
 from app.storage.postgres.schema import EXISTS, NEEDED, SCHEMA
 from app.storage.runs import RunCounts
-from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS
+from app.storage.sql.configuration import ENDPOINTS, MCP_SERVERS, SECRETS
 from app.storage.sql.principals import TOKEN_COUNTS
 from app.storage.sql.runs import RUN_COUNTS
 from app.storage.tokens import TokenCounts
@@ -112,7 +113,10 @@ async def _answer_s(connection: Connection) -> float:
 async def _stored(connection: Connection) -> StoredConfiguration:
     endpoints = [EndpointRow(*row) for row in await connection.fetch(ENDPOINTS.sql)]
     servers = [McpServerRow(*row) for row in await connection.fetch(MCP_SERVERS.sql)]
+    secrets = [SecretRow(*row) for row in await connection.fetch(SECRETS.sql)]
     counts = await connection.fetchrow(TOKEN_COUNTS.sql.replace("?", "$1"), time.time())
     ended = await connection.fetchrow(RUN_COUNTS.sql)
     runs = RunCounts(*ended) if ended else RunCounts()
-    return StoredConfiguration(tuple(endpoints), tuple(servers), TokenCounts(*(counts or (0, 0, 0))), runs)
+    return StoredConfiguration(
+        tuple(endpoints), tuple(servers), tuple(secrets), tokens=TokenCounts(*(counts or (0, 0, 0))), runs=runs
+    )

@@ -1,1 +1,1 @@
-"""People's own rows: browsers that stay signed in, stored prompts, and defaults of new conversations."""
+"""Rows of people and of what is theirs to use: sign-ins, stored prompts, defaults of conversations, secrets."""

@@ -1,10 +1,11 @@
-"""Configuration of run time: endpoints, served models, MCP servers and their pins, profiles, states of the server."""
+"""Configuration of run time: endpoints, served models, MCP servers and their pins, profiles, secrets, states."""
 
 from __future__ import annotations
 
 from app.storage.changes import Change
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.mcp import McpPinRemoved, McpPinRow, McpServerRemoved, McpServerRow, McpTrustRemoved, McpTrustRow
+from app.storage.people.secrets import SecretRemoved, SecretRow, SecretUsed
 from app.storage.profiles import ProfileRemoved, ProfileRow
 from app.storage.served_models import ServedModelRemoved, ServedModelRow
 from app.storage.sql.columns import Write, delete, select, upsert, write
@@ -24,6 +25,9 @@ WRITES: dict[type[Change], Write] = {
     McpTrustRemoved: write("DELETE FROM mcp_trust WHERE server = ? AND tool = COALESCE(?, tool)", "server", "tool"),
     ProfileRow: upsert("profiles", ProfileRow, "owner", "name"),
     ProfileRemoved: delete("profiles", ProfileRemoved),
+    SecretRow: upsert("secrets", SecretRow, "name"),
+    SecretRemoved: delete("secrets", SecretRemoved),
+    SecretUsed: write("UPDATE secrets SET used = ? WHERE name = ?", "used", "name"),
     StateRow: upsert("state", StateRow, "name"),
 }
 ENDPOINTS = select(EndpointRow, "endpoints", "ORDER BY at, name")
@@ -33,6 +37,7 @@ MCP_PINS = select(McpPinRow, "mcp_pins", "")
 MCP_TRUST = select(McpTrustRow, "mcp_trust", "ORDER BY server, tool")
 PROFILE = select(ProfileRow, "profiles", "WHERE owner = ? AND name = ?")
 PROFILES = select(ProfileRow, "profiles", "WHERE owner = ? ORDER BY name")
+SECRETS = select(SecretRow, "secrets", "ORDER BY at, name")
 SETS_OPTIONS = "SELECT 1 FROM sessions WHERE options <> '{}' LIMIT 1"
 
 
@@ -57,6 +62,9 @@ class SqlConfiguration(Rows):
 
     async def profiles(self, *owners: str) -> list[ProfileRow]:
         return [row for owner in owners for row in await self._rows(PROFILES, owner)]
+
+    async def secrets(self) -> list[SecretRow]:
+        return await self._rows(SECRETS)
 
     async def sets_options(self) -> bool:
         return bool(await self._all(SETS_OPTIONS))

@@ -22,5 +22,5 @@ TABLES = (
     *("folders", "lists", "shares"),
     *("sign_ins", "prompts", "preferences"),
     *("branches", "branch_parts"),
-    "recordings",
+    *("recordings", "secrets"),
 )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.redaction.redactor import Redactor
-from routes.cli.doctor import database, folders, machine, mcp, models, network, replays, sandbox
+from routes.cli.doctor import database, folders, machine, mcp, models, network, replays, sandbox, secrets
 from routes.cli.doctor.finding import Check, Finding, Findings, Look, State, Subject, in_thread, ok, problem, skipped
 from routes.terminal.approval_text import one_line
 
@@ -58,6 +58,7 @@ CHECKS = (
     Check("sandbox", sandbox.sandbox, SETTINGS, limit_s=12.0),
     Check("command limits", sandbox.command_limits, limit_s=10.0),
     Check("embedded model", machine.embedded_model, STORED),
+    Check("secrets", secrets.secrets, STORED, limit_s=19.0),
     Check("models", models.models, STORED, network=True, limit_s=19.0),
     Check("mcp servers", mcp.mcp_servers, STORED, network=True, limit_s=19.0),
     Check("clock skew", network.clock_skew, SETTINGS, network=True),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.mcp.secrets import secrets_of
+from app.mcp.secrets import completed, secrets_of
 from routes.cli.doctor.finding import Finding, Findings, Subject, ok, problem, skipped, warning
+from routes.cli.doctor.secrets import secrets_of as secrets_of_installation
 from tools.mcp.config.entries import config_of, read_config
 from tools.mcp.config.variables import Variables
 from tools.mcp.manager import Manager
-from tools.mcp.model import ServerConfig, ServerState, Status
+from tools.mcp.model import Hooks, ServerConfig, ServerState, Status
 
 MOST_SERVERS = 64
 SHOWN = 240  # characters of an error
@@ -62,7 +64,8 @@ async def _started(subject: Subject, configs: list[ServerConfig]) -> list[Findin
     """Start the servers, and return what becomes of each within the time for all."""
     if not configs:
         return []
-    manager = Manager(configs, private_hosts=subject.settings.private_hosts)
+    hooks = Hooks(complete=partial(completed, secrets_of_installation(subject)))
+    manager = Manager(configs, hooks=hooks, private_hosts=subject.settings.private_hosts)
     try:
         await manager.open()
         return await settled_findings(manager, [config.name for config in configs], subject.mcp_s)

@@ -118,6 +118,7 @@ TOO_LONG: dict[str, dict[str, Any]] = {
     "user": {"persona": Persona(user="u" * 10**6)},
     "tools": {"tools": [replace(TOOLS[0], description="t" * 10**6)]},
     "workspace": {"workspace": Path("/" + "w" * 10**6)},
+    "secrets": {"secrets": "s" * 10**6},
     "guards": {"guards": "g" * 10**6},
 }
 

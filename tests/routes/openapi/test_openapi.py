@@ -52,6 +52,7 @@ NOT_THERE = frozenset(  # reads of what is not made here, or not yet
 )
 # Examples name hosts of the internet, which no test connects to.
 LOCAL = {
+    "POST /secrets": {"name": "github", "value": "another-value-than-in-the-document"},
     "POST /mcp/servers": {"name": "docs", "url": "http://127.0.0.1:9/"},
     "POST /webhooks": {"url": "https://127.0.0.1:9/"},
     "POST /push": {},

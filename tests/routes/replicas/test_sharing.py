@@ -22,6 +22,7 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.schedules import ScheduleMoved
 from app.storage.sessions import SessionRow
 from tests.support.databases.postgres import Cluster
+from tests.support.models.replies import tool_call
 from tests.support.server.receivers import receiver
 from tests.support.server.serving import LEASE_S, Served, serving
 
@@ -228,3 +229,36 @@ async def test_others_hear_of_each_end_that_a_takeover_brings(
                 await others.take_over(run)
         assert others.moved == ["of ended here", "of ended there"]
         assert [row.state for row in await store.runs("of ended here")] == ["storage_failed"]
+
+
+async def test_servers_with_one_key_file_share_secrets_and_one_without_it_says_so(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    key = tmp_path / "shared.key"
+    key.write_text("a key of tests, the same at all servers, with no space".replace(" ", "-"))
+    call = tool_call("bash", command="printenv GITHUB_TOKEN || echo none", network=["api.github.com"])
+    replies, seen = [call, "Done."] * 2, []
+    body = {"name": "github", "value": "ghp_0123456789abcdef", "env": "GITHUB_TOKEN", "hosts": ["api.github.com"]}
+    async with pair(tmp_path, postgres, replies, secrets_key_file=str(key)) as (one, other):
+        assert (await one.client.post("/secrets", json=body)).status_code == 201
+        await until(other, lambda: other.services.factory.secrets.rights.all)
+        for served in (one, other):
+            events = await served.chat("Go.", approval="auto")
+            seen += [event["text"] for event in events if event["type"] == "tool.finished"]
+        assert all(text.startswith("dragoman_placeholder_") for text in seen) and len(set(seen)) == 2
+        second = {**body, "name": "second", "env": "SECOND_TOKEN"}
+        assert (await other.client.post("/secrets", json=second)).status_code == 201
+        await until(one, lambda: len(one.services.factory.secrets.rights.all) == 2)
+        assert (await one.client.delete("/secrets/second")).status_code == 204
+        await until(other, lambda: len(other.services.factory.secrets.rights.all) == 1)
+        url = other.services.settings.postgres_url
+    (tmp_path / "c").mkdir()
+    flags: dict[str, Any] = {
+        "database_url": url,
+        "lease_s": str(LEASE_S),
+        "secret_key": "a key of tests, the same at both servers",
+    }
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path / "c", Scripted([call, "Done."]), node="a", **flags) as third:
+        events = await third.chat("Go.", approval="auto")
+        [refused] = [event["text"] for event in events if event["type"] == "tool.finished"]
+        assert "secrets.key" in refused and "secrets_key_file" in refused

@@ -83,6 +83,8 @@ TRIED = {
     "PATCH /people/{name}": Tried(body={"role": "user"}),
     "GET /sign-ins": Tried(shows="sign_in"),
     "GET /prompts": Tried(shows="prompt"),
+    "POST /secrets": Tried(body={"name": "new", "value": "a-value-of-tests"}),
+    "DELETE /secrets/{secret}": Tried(ok=404),
     "POST /tokens": Tried(body={"name": "new"}),
     "GET /v1/models/{model:path}": Tried(ok=404),
     "GET /ui-message-stream/{chat:path}/stream": Tried(ok=204),
@@ -167,6 +169,7 @@ LOST = {
     "name": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
+    "secret": "nowhere",
     "path": "icon.svg",
 }
 OWN_HEADERS = {  # of routes that end so, which say themselves what a browser may do

@@ -191,6 +191,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
     "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],
+    "secrets": [
+        {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}
+    ],
     "spent": [
         {
             "month": "2023-11",

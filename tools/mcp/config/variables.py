@@ -1,4 +1,4 @@
-"""`${VAR}`, `${VAR:-default}` and `${env:VAR}` in the entries of a configuration."""
+"""`${VAR}`, `${VAR:-default}` and `${env:VAR}` in the entries of a configuration; `${secret:NAME}` is left there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from msgspec import Struct
 from tools.base.patterns import lazy_pattern
 
 _VARIABLE = lazy_pattern(
-    r"\$\{(?:(?P<kind>env|input|file|command|config):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}"
+    r"\$\{(?:(?P<kind>env|secret|input|file|command|config):)?(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}"
 )
+
+
+_WITH_SECRETS = ("env.", "env[", "environment.", "environment[", "headers.")
 
 
 class BadEntry(ValueError):
@@ -32,6 +35,10 @@ class Variables(Struct, frozen=True):
 
     def _value(self, field: str, found: re.Match[str]) -> str:
         kind, name, default = found["kind"], found["name"], found["default"]
+        if kind == "secret" and field.startswith(_WITH_SECRETS):
+            return found[0]  # its value is put there for each connection
+        if kind == "secret":
+            raise BadEntry(f"{field}: {found[0]} can stand in env and headers only.")
         if self.environ is None:
             raise BadEntry(f"{field}: {found[0]} is not filled in here. Give the value itself.")
         if kind not in (None, "env"):

@@ -46,6 +46,7 @@ function content(page) {
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
     loadedSection(t("settings.profiles"), async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection(t("settings.hooks"), async () => (await import("./hooks.js")).hooks()),
+    admin && loadedSection(t("settings.secrets"), async () => (await import("./secrets.js")).secrets()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),

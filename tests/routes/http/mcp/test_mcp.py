@@ -24,6 +24,8 @@ from tests.support.mcp.faulty_servers import files_in
 from tests.support.mcp.served import HELPFUL, READS, helper, serving_mcp, settled, until_gone, write_list
 from tests.support.server.serving import Served, serving, until
 from tools.base.rights import Origin, Role
+from tools.mcp.config.entries import config_of
+from tools.mcp.config.variables import Variables
 
 pytestmark = pytest.mark.anyio
 FAULTY = ROOT / "fixtures/mcp/faulty.py"
@@ -354,3 +356,43 @@ async def test_what_an_mcp_server_sent_lies_nowhere_in_the_workspace_and_taints_
         messages = await served.services.store.messages(session)
         again = next(message for message in reversed(messages) if message.name == "read_result")
         assert again.untrusted and "ignore the rules" in again.text
+
+
+async def test_a_secret_that_an_entry_names_is_put_there_for_each_connection(tmp_path: Path) -> None:
+    """In env and headers; one that is replaced connects anew, one that is gone is named by the error."""
+    provider = Scripted(["```mcp__helper__secret\n```", "Done."] * 2)
+    entry = helper(env={"HELPER_TOKEN": "${secret:helper}"})
+    away: dict[str, object] = {"url": AWAY, "headers": {"Authorization": "Bearer ${secret:helper}"}}
+    body = {"name": "helper", "value": KEY, "hosts": ["127.0.0.1"]}
+    async with serving_mcp(tmp_path, provider, {"helper": entry, "away": away}, tools=READS) as served:
+        for name in ("helper", "away"):
+            assert "There is no secret 'helper'" in (await settled(served, name)).error
+        assert (await served.client.post("/secrets", json=body)).status_code == 201
+        assert (await settled(served, "helper")).state == "ready"
+        assert "is not for mcp.example.com" in (await settled(served, "away")).error, "no host that it does not name"
+        first = (await settled(served, "helper")).pid
+        assert finished(await served.chat("x")) == ["my key is [redacted]"]
+        again = await served.client.post("/secrets", json={**body, "value": f"{KEY}-2", "replace": True})
+        assert again.status_code == 201
+        assert finished(await served.chat("x")) == ["my key is [redacted]"]
+        assert (await settled(served, "helper")).pid != first
+        for path in ("/mcp/servers", "/mcp/servers/helper", "/mcp/servers/helper/logs", "/secrets"):
+            assert KEY not in (await served.client.get(path)).text
+        for fields in ({"headers": away["headers"]}, {"headers": {"X-Key": "${secret:free}"}}):
+            free = {"name": "free", "value": f"{KEY}-3"}
+            await served.client.post("/secrets", json=free)
+            await served.client.post("/mcp/servers", json={"name": "added", "url": AWAY, "eager": True, **fields})
+            error = (await settled(served, "added")).error
+            assert "is not for mcp.example.com" in error or "names no hosts" in error
+        assert (await served.client.delete("/secrets/helper")).status_code == 204
+        assert "There is no secret 'helper'" in (await settled(served, "helper")).error
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("field", ["command", "args", "url", "cwd", "oauth"])
+def test_a_secret_stands_in_env_and_headers_only(field: str, tmp_path: Path) -> None:
+    named = "${secret:helper}"
+    written: dict[str, Any] = {"args": [named], "oauth": {"clientSecret": named}, "url": f"http://{named}/"}
+    entry = {"command": "x"} | {field: written.get(field, named)} if field != "url" else {"url": written["url"]}
+    config = config_of("one", entry, Variables({}, tmp_path))
+    assert "can stand in env and headers only" in config.problem

@@ -1,0 +1,1 @@
+"""`dragoman parse` and `dragoman dialects`: what a text means, and which dialects are understood."""

@@ -1,0 +1,65 @@
+"""The standard output of a short program, which is ended with all that it has started."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from tools.process.orphan_reaper import MARK, watched
+from tools.process.process_tree import run_shielded, sweep_now
+from tools.process.signals import reset_signals
+
+
+class CommandFailed(Exception):
+    """The program gave no output that can be used. The message continues a sentence that names it."""
+
+
+async def output_of(argv: Sequence[str], payload: bytes, environ: Mapping[str, str], most: int) -> bytes:
+    """Run a program with `payload` as its input and return its output, at most so many bytes. Raises CommandFailed."""
+    mark = f"{watched()}.{secrets.token_hex(8)}"
+    environment = {**environ, MARK: mark}
+    reset_signals()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment, cwd="/", start_new_session=True
+        )
+    except OSError as error:
+        raise CommandFailed(f"could not be started ({error.strerror})") from error
+    try:
+        answer, _ = await asyncio.gather(_read(process, most), _write(process, payload))
+        code = await process.wait()
+    finally:
+        await run_shielded(_end(process, mark))
+    if code:
+        raise CommandFailed(f"ended with exit code {code}")
+    return answer
+
+
+async def _read(process: Process, most: int) -> bytes:
+    assert process.stdout is not None
+    answer = bytearray()
+    while block := await process.stdout.read(most):
+        answer += block
+        if len(answer) > most:
+            raise CommandFailed(f"answered more than {most:,} bytes")
+    return bytes(answer)
+
+
+async def _write(process: Process, payload: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(ConnectionError):  # a program need not read it
+        process.stdin.write(payload)
+        await process.stdin.drain()
+        process.stdin.close()
+        await process.stdin.wait_closed()
+
+
+async def _end(process: Process, mark: str) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+    await asyncio.to_thread(sweep_now, mark)
+    await process.wait()
