@@ -293,7 +293,9 @@ class ToolExecutor(Struct):
         return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        bound = bound_to(self._secrets(call))
+        return await self._bound(call, bound_to(self._secrets(call)))
+
+    async def _bound(self, call: AskedCall, bound: str) -> str:
         return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace, bound)
 
     def _secrets(self, call: AskedCall) -> Sequence[SecretRight]:
@@ -308,18 +310,18 @@ class ToolExecutor(Struct):
         asked = replace(call, id=question_id(call.id, number))
         origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
         proposals = self._proposals(call) if why.by in ANSWERABLE else ()
-        secrets, binding = self._secrets(call), await self._binding(call)
-        reason = f"{why.reason} {in_words(secrets)}".rstrip()
+        secrets = self._secrets(call)
+        reason, bound = f"{why.reason} {in_words(secrets)}".rstrip(), bound_to(secrets)
         row = self.scope.approvals.open(
             context.run,
             conversation.session,
             principal,
             asked,
             reason=reason,
-            binding=binding,
+            binding=await self._bound(call, bound),
             origins=origins,
             proposals=proposals,
-            secrets=bound_to(secrets),
+            secrets=bound,
         )
         conversation.record(row)
         event = ApprovalRequired(
