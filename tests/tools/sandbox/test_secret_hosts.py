@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import ssl
@@ -319,6 +320,37 @@ async def test_a_client_that_leaves_ends_the_hosts_connection() -> None:
         writer.close()
         async with asyncio.timeout(30):
             await ended.wait()
+
+
+async def test_a_connection_whose_client_has_left_is_not_forgotten() -> None:
+    """asyncio keeps only weak references to tasks, and to readers."""
+    problems: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
+    asked, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with guarded() as there:
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await go.wait()
+            writer.write(b"".join(ok(b"late")))
+            await reader.read()
+            ended.set()
+            writer.close()
+
+        there.host.instead = hold
+        _, writer = await there.tunnel()
+        writer.write(request("/", BEARER, host=f"{HOST}:{there.host.port}"))
+        async with asyncio.timeout(30):
+            await asked.wait()
+            writer.close()
+            await writer.wait_closed()
+            for _ in range(30):
+                await asyncio.sleep(0)
+                gc.collect()
+            go.set()
+            await ended.wait()
+    assert problems == []
 
 
 async def test_a_value_that_fits_no_header_is_named_in_no_sentence() -> None:
