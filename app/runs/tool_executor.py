@@ -249,7 +249,9 @@ class ToolExecutor(Struct):
         return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        bound = bound_to(self._secrets(call))
+        return await self._bound(call, bound_to(self._secrets(call)))
+
+    async def _bound(self, call: AskedCall, bound: str) -> str:
         return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace, bound)
 
     def _secrets(self, call: AskedCall) -> Sequence[SecretRight]:
@@ -262,16 +264,16 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
         conversation = context.conversation
         asked = replace(call, id=question_id(call.id, number))
-        secrets, binding = self._secrets(call), await self._binding(call)
-        reason = f"{reason} {in_words(secrets)}".rstrip()
+        secrets = self._secrets(call)
+        reason, bound = f"{reason} {in_words(secrets)}".rstrip(), bound_to(secrets)
         row = self.scope.approvals.open(
             context.run,
             conversation.session,
             self.scope.gate.principal,
             asked,
             reason=reason,
-            binding=binding,
-            secrets=bound_to(secrets),
+            binding=await self._bound(call, bound),
+            secrets=bound,
         )
         conversation.record(row)
         await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
