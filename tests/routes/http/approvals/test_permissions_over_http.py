@@ -16,6 +16,7 @@ from app.policy.permits.permissions import day_of
 from app.replay.checking import checked
 from app.storage.database import DATABASE, open_store
 from app.storage.people.permissions import PermissionRemoved, PermissionRow
+from routes.cli.main import main
 from routes.lanes.recorded_frames import frames_of
 from tests.support.access.people import bearer
 from tests.support.databases.postgres import Cluster
@@ -228,6 +229,52 @@ async def test_a_trigger_whose_delivery_is_untrusted_and_a_helper_have_them_too(
         below = await served.events(helper)
         assert [event["ok"] for event in below if event["type"] == "tool.finished"] == [True]
         assert [one["uses"] for one in await permissions(served)] == [2]
+
+
+async def test_the_command_lists_and_withdraws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with reading(tmp_path, REPORT, "Read.") as (served, site):
+
+        async def printed(*words: str) -> str:
+            places = ("--server", str(served.client.base_url))
+            assert await asyncio.to_thread(main, ["permission", *words, *places], {"HOME": str(tmp_path)}) == 0
+            return capsys.readouterr().out
+
+        assert "an approval offers them" in await printed("list")
+        await given(served)
+        [one] = await permissions(served)
+        assert f"{one['id']}  0      0    -     web_fetch: url below {site}/reports/" in await printed("list")
+        assert await printed("remove", one["id"]) == f"{one['id']} is withdrawn.\n"
+        assert await permissions(served) == []
+
+
+TRIED = [
+    (["git push"], 0, 'allow: Ours. (bash: the command "git push"; with network to github.com)'),
+    (["git push --force"], 0, "No rule matches"),
+    (
+        ["--tool", "mcp__mail__send", '{"to": "bob@example.org"}'],
+        0,
+        "allow: Bob. (mcp__mail__send: to bob@example.org)",
+    ),
+    (["--tool", "mcp__mail__send", '{"to": "bob@example.org", "cc": "x@example.org"}'], 0, "No rule matches"),
+    (["--tool", "nothing", "x"], 2, "no tool is called 'nothing'"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), TRIED)
+def test_a_call_is_tried_against_rules_that_allow(
+    words: list[str], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dragoman.toml").write_text(
+        '[[rules]]\ntool = "bash"\naction = "allow"\nreason = "Ours."\ncommands = ["git push"]\n'
+        'network = ["github.com"]\n'
+        '[[rules]]\ntool = "mcp__mail__send"\naction = "allow"\nreason = "Bob."\narguments = {to = "bob@example.org"}\n'
+    )
+    config = ["--config", str(tmp_path / "dragoman.toml")]
+    assert main(["rules", "check", *words, *config], {"HOME": str(tmp_path)}) == code
+    printed = capsys.readouterr()
+    assert says in printed.out + printed.err
+    assert main(["rules", "list", *config], {"HOME": str(tmp_path)}) == 0
+    assert "allow Bob. (mcp__mail__send: to bob@example.org)" in capsys.readouterr().out
 
 
 async def test_a_recorded_run_replays_with_the_permissions_of_then(tmp_path: Path) -> None:
