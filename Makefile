@@ -60,12 +60,13 @@ test-fast: style
 .PHONY: real-servers
 real-servers: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -k -j3 \
-		$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/node/.ready $(MODELS)/gemma/.ready || \
+		$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/mail/.ready $(CACHE)/node/.ready $(MODELS)/gemma/.ready || \
 		echo 'Not all servers and models are there; the tests that need them are skipped.'
 
 $(CACHE)/new/.ready: fixtures/mcp/real/requirements.txt
 $(CACHE)/old/.ready: fixtures/mcp/real/requirements-old.txt
-$(CACHE)/new/.ready $(CACHE)/old/.ready:
+$(CACHE)/mail/.ready: fixtures/mcp/real/requirements-mail.txt
+$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/mail/.ready:
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv --without-pip $(@D)

@@ -53,14 +53,25 @@ from routes.http import (
     usage,
     workspace_files,
 )
-from routes.http.administration import audit, endpoints, examinations, hooks, metrics, pause, secrets, settings, tokens
+from routes.http.administration import (
+    audit,
+    backtest,
+    endpoints,
+    examinations,
+    hooks,
+    metrics,
+    pause,
+    secrets,
+    settings,
+    tokens,
+)
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
-from routes.http.notifications import push, webhooks
-from routes.http.people import people, prompts, sign_ins
+from routes.http.notifications import decision_page, push, webhooks
+from routes.http.people import people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -126,6 +137,7 @@ ROUTES = (
     *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *permissions.ROUTES,
     *sign_ins.ROUTES,
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path
@@ -133,9 +145,11 @@ ROUTES = (
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
+    *backtest.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
     *push.ROUTES,
+    *decision_page.ROUTES,
     *served_models.ROUTES,
     *health.ROUTES,
     *profiles.ROUTES,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tools.base.access import KINDS
-from tools.base.rights import Risk, Role
+from tools.base.rights import Column, Risk, Role
 from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user
 from tools.builtin.delegation import DELEGATE, ask_model, delegate, model_reached
@@ -77,6 +77,7 @@ TOOLS = (
         Risk.EXECUTE,
         backgroundable(running("bash", "command")),
         normalise=lambda arguments: request_network(unmarked(arguments)),
+        columns={"command": Column.COMMAND, NETWORK: Column.ADDRESS},
         leaves=hosts_reached,
         loses_nothing=nothing_lost,
         hopeless=nothing_to_reach,
@@ -88,6 +89,7 @@ TOOLS = (
         Risk.EXECUTE,
         running("python3", "code"),
         normalise=normalise_network,
+        columns={"code": Column.COMMAND, NETWORK: Column.ADDRESS},
         leaves=hosts_reached,
     ),
     _reading(
@@ -200,6 +202,7 @@ TOOLS = (
         WebFetch(),
         role=Role.USER,
         untrusted=True,
+        columns={"url": Column.ADDRESS},
         leaves=request_sent,
     ),
 )
@@ -225,6 +228,7 @@ WEB_SEARCH = Tool(
     answering(not_configured),
     role=Role.USER,
     untrusted=True,
+    columns={"query": Column.CONTENT},
 )
 # Where there is a memory over conversations.
 MEMORY = (
@@ -266,6 +270,7 @@ HELPER_TOOLS = (
         _object({"task": _TEXT}, {"tools": _TEXTS, "model": _TEXT}),
         Risk.READ,  # all that it does passes the gate itself, and made again it finds the helper that it has begun
         delegate,
+        columns={"task": Column.CONTENT, "tools": Column.PLAIN, "model": Column.PLAIN},
         leaves=model_reached,
         least_window=LARGE_WINDOW,
     ),
@@ -275,6 +280,7 @@ HELPER_TOOLS = (
         _object({"question": _TEXT}, {"model": _TEXT}),
         Risk.READ,
         answering(ask_model),
+        columns={"question": Column.CONTENT, "model": Column.PLAIN},
         leaves=model_reached,
         least_window=LARGE_WINDOW,
     ),

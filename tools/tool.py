@@ -14,7 +14,7 @@ from msgspec import Struct
 from parsing import Arguments
 from tools.base.access import DocumentAccess, HelperAccess, MemoryAccess, SessionAccess
 from tools.base.outcome import Progress, Result
-from tools.base.rights import Approval, Origin, OutboundEffect, Risk, Role
+from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
 from tools.base.workspace import CallPath
 from tools.jobs.manager import Jobs
@@ -138,6 +138,7 @@ def binds_nothing(_: Arguments, __: Path) -> str:
 
 
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
+NO_COLUMNS: Mapping[str, Column] = MappingProxyType({})
 
 
 class Tool(Struct, frozen=True):
@@ -178,6 +179,7 @@ class Tool(Struct, frozen=True):
     origin: Origin | None = None
     in_turn: bool = False
     keeps: bool = False
+    columns: Mapping[str, Column] = NO_COLUMNS
 
     @property
     def may_repeat(self) -> bool:

@@ -48,7 +48,14 @@ _log = logging.getLogger(__name__)
 
 
 class Allow(Struct, frozen=True):
-    """The tool may be used."""
+    """The tool may be used. `counted` is the permission by which, whose uses are counted: the call needs a permit.
+
+    `reason` and `by` are those of the permission.
+    """
+
+    reason: str = ""
+    by: str = ""
+    counted: str = ""
 
 
 class Refuse(Struct, frozen=True):
@@ -201,7 +208,8 @@ class Toolbox:
         What needs approval needs a `permit` for exactly this call, too; it is used up here.
         """
         decision = self.decide(call_name, arguments)
-        if isinstance(decision, Ask) and not await self._is_permitted(permit, call_name, arguments, context):
+        needs_permit = isinstance(decision, Ask) or (isinstance(decision, Allow) and decision.counted)
+        if needs_permit and not await self._is_permitted(permit, call_name, arguments, context):
             decision = Refuse(f"{call_name} was not run: this call is not approved. {decision.reason}")
         if isinstance(decision, Allow | Ask) and context.withheld:
             decision = Refuse(f"{call_name} was not run: {context.withheld}")

@@ -28,6 +28,12 @@ class NotificationSettings(BaseModel, defer_build=True):
         "address at which people reach this server, for links in notifications (default: links without a host)",
         "an http or https URL without a password in it, such as https://agent.example.org",
     )
+    decision_link_time_limit_s: int = whole(
+        0,
+        0,
+        604_800,
+        "seconds for which a link in a webhook decides a call that waits for approval, without a sign-in; 0 for none",
+    )
     sharing: Literal["off", "admins", "users"] = setting(
         "users",
         "who may share a conversation by a read-only link; guests never may, and links of those who may not any more "

@@ -33,7 +33,7 @@ class OperatorSettings(BaseModel, defer_build=True):
 
     rules: tuple[OperatorRule, ...] = setting(
         (),
-        "rules that deny calls or ask before them, by their arguments; in the file only",
+        "rules that deny calls, ask before them or allow them, by their arguments; in the file only",
         'tables such as {tool = "bash", commands = ["git push"], action = "ask", reason = "It publishes"}, with paths, '
         "hosts, commands or name",
     )

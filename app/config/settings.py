@@ -155,7 +155,8 @@ class Settings(
         (),
         "rules that classify tools; tools that no rule matches are for admins and need approval",
         'tables such as {match = "mcp__files__read*", role = "user", risk = "read"}, with role (guest, user, admin), '
-        "risk (read, write, execute, network, admin), approval (mode, never, always) or untrusted (true, false)",
+        "risk (read, write, execute, network, admin), approval (mode, never, always), untrusted (true, false) or "
+        'arguments (what each is for: {to = "recipient", note = "content"})',
     )
     taint: bool = switch(
         True, "calls that leave the sandbox need approval again once a conversation contains untrusted text"

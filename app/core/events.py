@@ -200,7 +200,15 @@ class ImageReturned(Struct, frozen=True):
 
 
 class ApprovalRequired(Struct, frozen=True):
-    """A call waits for a person, until `expires_at` (Unix time; null: without a limit)."""
+    """A call waits for a person, until `expires_at` (Unix time; null: without a limit).
+
+    `origins`, if there are any, are the parts of its arguments that repeat a text which the model has read: the JSON
+    pointer of the text (`argument`) and the characters from `start` to `end` in it, the `kind` of the source (`person`,
+    `operator`, `client`, `result`, `memory`, `document`, `file`, `session` or `model`), its `place` in words, the id of
+    the `source` where it has one (of a result, its call), `untrusted` if that text is, and `exact` if it stands there
+    to the letter or is the same number or address.
+    `proposals`: standing permissions that can be given with the approval, as `pattern` and `words`.
+    """
 
     type: ClassVar[str] = "approval.required"
     call: str
@@ -208,13 +216,16 @@ class ApprovalRequired(Struct, frozen=True):
     arguments: dict[str, Any]
     reason: str
     expires_at: float | None
+    origins: list[dict[str, Any]] | None = None
+    proposals: list[dict[str, Any]] | None = None
 
 
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal. `scope` is `once` or `session`; `arguments` are set if the person changed them, `note` if one
-    was given.
+    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
+    `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set if the
+    person changed them, `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"
@@ -224,6 +235,7 @@ class ApprovalResolved(Struct, frozen=True):
     scope: str | None = None
     arguments: dict[str, Any] | None = None
     note: str | None = None
+    door: str | None = None
 
 
 class Notice(Struct, frozen=True):

@@ -39,6 +39,7 @@ class HelperApproval(Struct, frozen=True):
     reason: str | None = None
     expires_at: float | None = None
     by: str | None = None
+    door: str | None = None
 
 
 class HelperFinished(Struct, frozen=True, kw_only=True):

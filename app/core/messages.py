@@ -10,11 +10,12 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
 from app.core.attachments import Attachment, as_fields, described
+from app.core.spans import SourceKind
 from parsing import Arguments
 
 Role = Literal["system", "user", "assistant", "tool"]
 PICTURES = "[The pictures of the results and replies above. They are data.]"
-FOR_MODELS = frozenset({"by", "code", "sealed"})  # fields of a message that clients do not receive
+FOR_MODELS = frozenset({"by", "code", "sealed", "sender"})  # fields of a message that clients do not receive
 FOR_US = frozenset({"raw", "sealed", "given", "giver", "written"})  # the same of a call
 
 
@@ -57,7 +58,8 @@ class Message(Struct, frozen=True):
     another model answered than the one that was wanted: `wanted`, `answered_by`, `reason`. `by` is the model that has
     made native calls in it, as `endpoint/model`. `recalled` is what the memory has put beside a
     person's words, as models get it.
-    `labels` are the sensitivity labels of what a result may hold.
+    `labels` are the sensitivity labels of what a result may hold. `sender` is the kind of source whose words a user's
+    message has, where that is not the person, or the message is untrusted for what came with them.
     """
 
     role: Role
@@ -77,6 +79,7 @@ class Message(Struct, frozen=True):
     by: str = ""
     recalled: str = ""
     labels: tuple[str, ...] = ()
+    sender: SourceKind | Literal[""] = ""
 
 
 FIELDS = Message.__struct_fields__

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 SourceKind = Literal["person", "operator", "client", "result", "memory", "document", "file", "session", "model"]
 """`person`: the own words of the person; `operator`: prompt and settings of the server; `client`: the text of a client;
@@ -15,7 +17,8 @@ class Span(Struct, frozen=True):
     """Characters `start` to `end` of one text in the arguments, and where they come from.
 
     `argument` is the JSON pointer of the text (`/to/0`), `source` the id of the call, memory or document, `place` the
-    same in words for people. `untrusted`: that text is untrusted, or derives from such text.
+    same in words for people. `untrusted`: that text is untrusted, or derives from such text. `exact`: it stands there
+    to the letter, but for case and white space, or is the same number or address.
     """
 
     argument: str
@@ -25,3 +28,16 @@ class Span(Struct, frozen=True):
     source: str
     place: str
     untrusted: bool
+    exact: bool = False
+
+
+class Derivation(Struct, frozen=True):
+    """The spans of a call's arguments. Without `is_whole` there was more to look through than is kept or looked at."""
+
+    spans: tuple[Span, ...] = ()
+    is_whole: bool = True
+
+
+def as_fields(spans: Iterable[Span]) -> list[dict[str, Any]]:
+    """The spans as JSON objects."""
+    return list(map(asdict, spans))

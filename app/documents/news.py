@@ -61,7 +61,7 @@ async def news_of(library: Library | None, session: str) -> News | None:
             library.unseen.discard(session)
         return None
     notice = Notice("document_edited", EDITED.format(titles=", ".join(titles[:MOST_SHOWN])))
-    return News(Message("user", "\n".join(parts)), changes, notice)
+    return News(Message("user", "\n".join(parts), sender="document"), changes, notice)
 
 
 def _decided(row: DocumentRow, one: SuggestionRow) -> str:

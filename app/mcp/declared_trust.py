@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from app.core.rules import ToolRule
 from app.policy.classification import SERVER, Classification
 from app.storage.mcp import McpPinRemoved, McpPinRow, McpStore, McpTrustRemoved, McpTrustRow
-from tools.base.rights import Risk, Role, Trust
+from tools.base.rights import Column, Risk, Role, Trust
 from tools.mcp.model import Pin, ServerConfig
 from tools.mcp.trust_pins import identity_of
 from tools.tool import Tool
@@ -84,6 +84,7 @@ class DeclaredTrust:
             untrusted=trust.untrusted,
             by=by,
             at=time.time(),
+            arguments=json.dumps(dict(trust.arguments)) if trust.arguments else None,
         )
 
     def withdrawn(self, server: str, tool: str) -> McpTrustRemoved:
@@ -107,7 +108,9 @@ def _listed_tool(server: str, tools: Iterable[Tool], tool: str) -> str:
 
 
 def trust_of(row: McpTrustRow) -> Trust:
-    return Trust(Role(row.role) if row.role else None, Risk(row.risk) if row.risk else None, row.untrusted)
+    given = json.loads(row.arguments) if row.arguments else {}
+    arguments = {name: Column(column) for name, column in given.items()} or None
+    return Trust(Role(row.role) if row.role else None, Risk(row.risk) if row.risk else None, row.untrusted, arguments)
 
 
 class StoredPins:

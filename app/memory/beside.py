@@ -37,7 +37,9 @@ class Beside(Struct, frozen=True):
     notice: Notice
 
     def put(self, message: Message) -> Message:
-        return replace(message, recalled=self.text, untrusted=message.untrusted or self.untrusted)
+        if self.untrusted and not message.untrusted:
+            message = replace(message, untrusted=True, sender=message.sender or "person")
+        return replace(message, recalled=self.text)
 
 
 async def recalled_beside(memory: OwnMemory | None, message: str, labels: RunLabels | None = None) -> Beside | None:

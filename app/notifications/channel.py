@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
+from app.notifications.decision_links import DecisionLinks
 from app.notifications.key_files import KeyFiles
 from app.notifications.messages import Messages
 from app.policy.entitlements import Kind
@@ -38,9 +39,10 @@ class Letter(Struct, frozen=True):
 
 
 class ChannelParts(Struct, frozen=True, kw_only=True):
-    """The parts of letters: the texts, this server's keys, and the operator's address for push services."""
+    """The parts of letters: the texts, this server's keys, links that decide, the operator's address."""
 
     messages: Messages
+    links: DecisionLinks
     keys: KeyFiles
     contact: str
 

@@ -47,6 +47,10 @@ class KeyFiles:
         master = self.read(SIGNING, _new_secret)
         return hmac.digest(master, f"dragoman webhook {webhook} {version}".encode(), sha256)
 
+    def marks_key(self) -> bytes:
+        """Return the key of the digests of untrusted text."""
+        return hmac.digest(self.read(SIGNING, _new_secret), b"dragoman marks", sha256)
+
     def read(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Return the content of a file, which is made if it does not exist."""
         if name not in self._known:

@@ -35,7 +35,7 @@ class Messages:
         return self._redactor.redact_value(body)
 
     async def short(self, row: DeliveryRow, target: TargetRow) -> Any:
-        """Return what a person is shown: texts by `title`, `body`, `session`, `tag`, `link`. Raises StoreFailed."""
+        """Return what a person is shown: texts by `title`, `body`, `tag`, and the place. Raises StoreFailed."""
         data = await self._data(row, target)
         words = KINDS.get(row.kind, TEST_TITLE)
         detail = f" ({row.detail})" if row.detail and row.kind in DETAILS else ""
@@ -43,6 +43,8 @@ class Messages:
             "title": f"{words}{detail}",
             "body": data.get("title", ""),
             "session": row.session,
+            "run": data.get("run", ""),
+            "call": data.get("call", ""),
             "tag": f"{row.kind}/{row.subject}",
             "link": data.get("link", ""),
         }
@@ -53,12 +55,16 @@ class Messages:
         if row.kind == TEST:
             return data | {"title": TEST_TITLE}
         data[SUBJECTS[row.kind]] = row.subject
+        place = row.session
+        if row.kind == APPROVAL and row.detail:
+            data["call"] = row.detail
+            place = f"{row.session}/{row.subject}/call={row.detail}"
         if row.kind in DETAILS:
             data[DETAILS[row.kind]] = row.detail
         if row.session:
             data["session"] = row.session
         if row.session and row.principal == target.principal:
-            data |= {"title": await self._title(row.session), "link": f"{self._public_url}/#{row.session}"}
+            data |= {"title": await self._title(row.session), "link": f"{self._public_url}/#{place}"}
         return data
 
     async def _title(self, session: str) -> str:

@@ -119,7 +119,7 @@ def _of_run(row: RunRow, event: EventRow) -> Event | None:
     fields = json.loads(event.data)
     match event.type:
         case ApprovalRequired.type:
-            kind, detail = APPROVAL, ""
+            kind, detail = APPROVAL, str(fields["call"])
         case Notice.type if fields["code"] == CANARY_NOTICE:
             kind, detail = CANARY, ""
         case Notice.type:

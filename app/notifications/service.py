@@ -13,6 +13,7 @@ from app.config.settings import Settings
 from app.log.event_writer import EventWriter
 from app.notifications.channel import BROWSERS, WEBHOOKS, ChannelParts, Family
 from app.notifications.channels import CHANNELS, family_of
+from app.notifications.decision_links import DecisionLinks
 from app.notifications.delivery_queue import DeliveryQueue, Timing
 from app.notifications.key_files import KeyFiles, secret_text
 from app.notifications.kinds import KINDS, TEST
@@ -42,6 +43,11 @@ from app.transcript.run_request import NotFound
 from tools.base.rights import Role
 
 LISTED = 50  # deliveries
+WITH_LINKS = ", with links that decide"
+NO_LINKS = (
+    "Links that decide are off on this server. An admin can set DRAGOMAN_DECISION_LINK_TIME_LIMIT_S, and "
+    "DRAGOMAN_PUBLIC_URL, which links need."
+)
 AGENT = {"User-Agent": "dragoman (notifications)"}
 
 
@@ -77,7 +83,14 @@ class Notifications:
         self.keys = KeyFiles(settings.data_dir)
         self.sender = sender or Sender(settings.private_hosts, (settings.port,))
         self.targets = Targets(store, peers or Alone())
+        self.links = DecisionLinks(
+            store,
+            (settings.public_url or "").rstrip("/"),
+            settings.decision_link_time_limit_s,
+            self._timing.now,
+        )
         self._parts = ChannelParts(
+            links=self.links,
             messages=Messages(store, journal.redactor, settings.public_url or ""),
             keys=self.keys,
             contact=settings.push_contact,
@@ -109,9 +122,12 @@ class Notifications:
         *,
         everyone: bool,
         channel: str = WEBHOOK,
+        decides: bool = False,
     ) -> TargetRow:
         """Raises NotEntitled, UnfitUrl, TooManyTargets, TargetForbidden."""
         check_entitled(principal, Kind.WEBHOOKS)
+        if decides:
+            self._check_decides(channel)
         if everyone and principal.role is not Role.ADMIN:
             raise TargetForbidden("A webhook for the events of all principals is for admins: leave out everyone.")
         self._check_room(principal, WEBHOOKS)
@@ -119,9 +135,10 @@ class Notifications:
         row = self._new(
             channel, principal, name=name or checked.host, url=url.strip(), events=events, everyone=everyone
         )
+        row = replace(row, decides=decides)
         async with self.targets.changing:
             self._check_room(principal, WEBHOOKS)  # others may have been added meanwhile
-            await self.targets.put(row, self._audit(row, "added", principal, checked.host))
+            await self.targets.put(row, self._audit(row, "added", principal, checked.host + WITH_LINKS * decides))
         return row
 
     async def subscribe(
@@ -154,19 +171,29 @@ class Notifications:
         await self.targets.put(row, self._audit(row, "added", principal, host))
         return row
 
-    async def change(self, row: TargetRow, principal: Principal, fields: Mapping[str, str]) -> TargetRow:
-        """Store changed fields of a target. Raises UnfitUrl, NotFound."""
+    async def change(self, row: TargetRow, principal: Principal, fields: Mapping[str, str | bool]) -> TargetRow:
+        """Store changed fields of a target. Raises UnfitUrl, NotFound, TargetForbidden."""
+        if fields.get("decides"):
+            self._check_decides(row.kind)
         if fields.get("url", row.url) != row.url:
-            await self.sender.check(fields["url"])
+            await self.sender.check(str(fields["url"]))
         async with self.targets.changing:
             row = self._now(row, principal)  # as it is now: the check may have taken seconds
             changed = replace(row, **fields)
             if changed.state == ACTIVE:
                 changed = replace(changed, reason="", failing=row.failing if row.state == ACTIVE else None)
-                await self.targets.put(changed, self._audit(changed, "changed", principal, changed.name))
+                why = changed.name + WITH_LINKS * changed.decides
+                await self.targets.put(changed, self._audit(changed, "changed", principal, why))
             else:
                 await self.targets.disable(changed, self._timing.now(), self._audit(changed, "disabled", principal, ""))
         return changed
+
+    def _check_decides(self, channel: str) -> None:
+        """Raises TargetForbidden."""
+        if not self.links.are_on:
+            raise TargetForbidden(NO_LINKS)
+        if not CHANNELS[channel].signs:
+            raise TargetForbidden(f"Links that decide are sent to signed webhooks only, not to {channel}.")
 
     async def new_secret(self, row: TargetRow, principal: Principal) -> TargetRow:
         """Replace the secret of a webhook; the old one signs nothing more. Raises NotFound, TargetForbidden."""

@@ -13,7 +13,7 @@ from app.notifications.kinds import URGENT
 from app.storage.notices.notifications import DeliveryRow, TargetRow
 
 LIFE_S = 24 * 3600  # that a push service keeps a message for a browser that is away
-SHOWN = ("title", "body", "session", "tag")
+SHOWN = ("title", "body", "session", "run", "call", "tag")
 
 
 async def push_letter(row: DeliveryRow, target: TargetRow, _: float, parts: ChannelParts) -> Letter:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec.structs import replace
 
 from app.core.events import ApprovalResolved
 from app.core.messages import AskedCall
 from app.policy.call_rows import QUOTED
+from app.policy.doors import DOORS, outcome
 from app.policy.grants import Grant, grant_of, reaches_hosts
+from app.policy.permits.permissions import Permission, day_of, permissions_of
+from app.policy.permits.proposals import Proposal
+from app.policy.permits.stored_permissions import check_permission, permission_changes
 from app.policy.reapproval import first_reason
 from app.policy.stored_grants import NO_HOSTS, Review, UnfitArguments, check_grant, grant_changes, with_chosen_hosts
 from app.storage.approvals import ApprovalDecided, ApprovalRow, ApprovalStore
@@ -26,6 +32,7 @@ from tools.toolbox import Refuse, Toolbox
 
 NO_APPROVER = "nobody"
 QUESTION_TIME_LIMIT_S = 300.0  # of those of MCP servers, whose calls hold a place at the server
+UNLIMITED = 2**31 - 1  # uses of a permission in a day
 RUN_ENDED = "the end of its run"
 CALL_ENDED = "the end of its call"
 
@@ -38,7 +45,7 @@ class AlreadyDecided(Exception):
     """The approval was decided before. `row` has that decision."""
 
     def __init__(self, row: ApprovalRow) -> None:
-        super().__init__(f"This call was already {row.state} by {row.by}. That decision stands.")
+        super().__init__(f"This call was already {outcome(row.state, row.by or '', row.door)}. That decision stands.")
         self.row = row
 
 
@@ -61,8 +68,13 @@ class Approvals:
     life of a grant (None: the life of its session)."""
 
     def __init__(
-        self, store: ApprovalStore, time_limit_s: float | None = None, grant_time_limit_s: float | None = None
+        self,
+        store: ApprovalStore,
+        time_limit_s: float | None = None,
+        grant_time_limit_s: float | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.clock = clock
         self.time_limit_s = time_limit_s
         self._grant_time_limit_s = grant_time_limit_s
         self._store = store
@@ -80,11 +92,14 @@ class Approvals:
         *,
         reason: str,
         binding: str = "",
+        origins: Sequence[dict[str, Any]] = (),
+        proposals: Sequence[Proposal] = (),
         secrets: str = "",
     ) -> ApprovalRow:
         """Return a new row; the caller stores it before sending any event. An approval is bound to `binding`."""
         row = _row(run, session, principal, call, reason, time_limit_s=self.time_limit_s, binding=binding)
-        row = replace(row, secrets=secrets) if secrets else row
+        offered = json.dumps(msgspec.to_builtins(proposals))
+        row = replace(row, origins=json.dumps(origins), proposals=offered, secrets=secrets)
         self.reopen(row)
         return row
 
@@ -190,6 +205,22 @@ class Approvals:
         when = {row.decided for row in approved if first_reason(row).startswith(QUOTED)}
         return [one for one in await self.grants(session) if one.fingerprint is not None and one.created in when]
 
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
+        """Return the standing permissions of a principal, those of these ids (None: all). Raises StoreFailed."""
+        if chosen is not None and not chosen:
+            return ()
+        return permissions_of(await self._store.permissions(principal), chosen)
+
+    async def use(self, permission: Permission, call: str) -> bool:
+        """Count a use of a permission for a call that may run; False if there is none left. Raises StoreFailed.
+
+        Calls by a rule without a limit are not counted.
+        """
+        if permission.is_rule and permission.per_day is None:
+            return True
+        now = self.clock()
+        return await self._store.use_permission(permission.id, day_of(now), permission.per_day or UNLIMITED, now)
+
     async def row(self, run: str, call: str, principal: Principal) -> ApprovalRow:
         row = await self._store.approval(run, call)
         if row is None or row.principal != principal.name:
@@ -216,6 +247,9 @@ class Approvals:
         if too_late := _too_late(row):
             raise too_late
         question = self._questions.get((run, call))
+        if review.scope == "always" and review.decision == "approve":
+            count = len(await self._store.permissions(principal.name))
+            check_permission(row, review, principal, count, self.clock())
         if question:
             _check_answer(question[1], review, for_session=question[2])
         else:
@@ -230,10 +264,12 @@ class Approvals:
             scope=review.scope,
             edited=None if review.arguments is None else canonical(review.arguments),
             note=review.note,
+            door=review.door,
         )
         grants = grant_changes(row, review, final, decided.decided, self._grant_time_limit_s, tainted=tainted)
-        why = f"scope {review.scope}{', arguments changed' if review.arguments is not None else ''}"
-        also = [_audit_of(row, decided, why, final), *grants]
+        changed = ", arguments changed" if review.arguments is not None else ""
+        why = f"scope {review.scope}{changed}, {DOORS[review.door]}"
+        also = [_audit_of(row, decided, why, final), *grants, *permission_changes(row, review, decided.decided)]
         if not await self._store.decide_approval(decided, also):
             raise _too_late(await self.row(run, call, principal)) or AlreadyDecided(row)
         row = _with_decision(row, decided)
@@ -259,7 +295,8 @@ def _validated(row: ApprovalRow, review: Review, toolbox: Toolbox | None, *, tai
     objection = toolbox.decide(row.name, final) if toolbox else None
     if isinstance(objection, Refuse):
         raise UnfitArguments(objection.reason)
-    check_grant(row.name, review, final, tainted=tainted)
+    if review.scope != "always":
+        check_grant(row.name, review, final, tainted=tainted)
     return review
 
 
@@ -309,7 +346,7 @@ def resolution_event(row: ApprovalRow) -> ApprovalResolved:
     """Return the event for a decision."""
     edited: Arguments | None = json.loads(row.edited) if row.edited else None
     return ApprovalResolved(
-        row.call, decision=row.state, by=row.by or "", scope=row.scope, arguments=edited, note=row.note
+        row.call, decision=row.state, by=row.by or "", scope=row.scope, arguments=edited, note=row.note, door=row.door
     )
 
 
@@ -328,6 +365,7 @@ def _with_decision(row: ApprovalRow, decided: ApprovalDecided) -> ApprovalRow:
         scope=decided.scope,
         edited=decided.edited,
         note=decided.note,
+        door=decided.door,
     )
 
 

@@ -24,8 +24,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.rules import ToolRule, classified, rule_for
-from tools.base.rights import Approval, Hints, Origin, Risk, Role, Trust
-from tools.tool import Tool
+from tools.base.rights import Approval, Column, Hints, Origin, Risk, Role, Trust
+from tools.tool import NO_COLUMNS, Tool
 
 T = TypeVar("T")
 SERVER = ""  # in place of a tool's name: a declaration of the whole server
@@ -58,6 +58,7 @@ class Rights(Struct, frozen=True):
     approval: Approval
     untrusted: bool
     sources: dict[str, Source]
+    arguments: dict[str, Column] = {}
 
 
 class Classification:
@@ -97,7 +98,7 @@ class Classification:
         values = {"role": rights.role, "risk": rights.risk, "approval": rights.approval, "untrusted": rights.untrusted}
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[tool.name] = tool, (one := replace(tool, **values))
+        self._known[tool.name] = tool, (one := replace(tool, **values, columns=rights.arguments))
         return one
 
     def of_all(self, tools: Sequence[Tool]) -> Sequence[Tool]:
@@ -110,9 +111,9 @@ class Classification:
         """Return a tool that `of` has classified before as it is classified now: only those of servers change."""
         return tool if tool.origin is None else self.of(tool)
 
-    def rights(self, name: str, origin: Origin) -> Rights:
-        """Return the classification of a server's tool by its public name and origin."""
-        rule = rule_for(name, self._rules)
+    def rights(self, name: str, origin: Origin, *, ruled: bool = True) -> Rights:
+        """Return the classification of a server's tool by its public name and origin; if not `ruled`, without 1."""
+        rule = rule_for(name, self._rules) if ruled else None
         given = list(self._declarations(origin))
         layers: list[tuple[Source, ToolRule | Trust]] = [(Source.SETTINGS, rule)] if rule else []
         layers += given
@@ -130,7 +131,10 @@ class Classification:
         approval = rule.approval if rule else None
         sources = {"role": role_from, "risk": risk_from, "untrusted": untrusted_from}
         sources["approval"] = Source.SETTINGS if approval else Source.DEFAULT
-        return Rights(role, risk, approval or "mode", untrusted, sources)
+        columns, columns_from = _first(NO_COLUMNS, ((source, one.arguments or None) for source, one in layers))
+        if columns:
+            sources["arguments"] = columns_from
+        return Rights(role, risk, approval or "mode", untrusted, sources=sources, arguments=dict(columns))
 
     def _declarations(self, origin: Origin) -> Iterator[tuple[Source, Trust]]:
         """Yield what is declared for a tool, the most decisive first."""
@@ -153,11 +157,23 @@ class Classification:
         eased = [rights.sources[field] for field, value in strict.items() if getattr(rights, field) != value]
         if rights.approval == "never":
             eased.append(Source.SETTINGS)
+        if rights.arguments:
+            eased.append(rights.sources["arguments"])
         if not eased:
             return "the setting search_tool" if name == self._search_tool else ""
         if Source.SETTINGS in eased and (rule := rule_for(name, self._rules)):
             return f"the rule {rule.match}"
         return f"the trust that is declared for {origin.server}"
+
+
+class KnownTools(Classification):
+    """The classification of tools that are classified already."""
+
+    def of(self, tool: Tool) -> Tool:
+        return tool
+
+    def current(self, tool: Tool) -> Tool:
+        return tool
 
 
 NO_RULES = Classification()

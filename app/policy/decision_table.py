@@ -44,5 +44,6 @@ def decided(rows: Iterable[DecisionRow[Subject]], subject: Subject, so_far: Deci
             continue
         decision = row.decide(subject, so_far)
         if decision is not None:
-            so_far = decision if isinstance(decision, Allow) or decision.by else replace(decision, by=row.name)
+            named = decision.by or (isinstance(decision, Allow) and not decision.counted)
+            so_far = decision if named else replace(decision, by=row.name)
     return so_far

@@ -15,21 +15,22 @@ MAX_ACTION = 200  # characters of a tool name, which a model may have invented
 DECISIONS: dict[type, str] = {Allow: "allow", Ask: "ask", Refuse: "refuse"}
 
 
-def audit_of(principal: str, run: str, call: AskedCall, decision: Decision) -> AuditRow:
-    """Return the audit row for the decision on a call of `principal`."""
+def audit_of(principal: str, run: str, call: AskedCall, decision: Decision, facts: str = "") -> AuditRow:
+    """Return the audit row for the decision on a call of `principal`; `facts` are those that it rested on."""
     name, kind = written(call.name), DECISIONS[type(decision)]
-    why, by = ("", POLICY) if isinstance(decision, Allow) else (decision.reason, decision.by)
+    by = decision.by or (POLICY if isinstance(decision, Allow) else "")
     call_fingerprint = fingerprint(principal, call.name, call.arguments)
     return AuditRow(
         time.time(),
         principal=principal,
         action=name,
         decision=kind,
-        why=why,
+        why=decision.reason,
         by=by,
         run=run,
         call=call.id,
         fingerprint=call_fingerprint,
+        facts=facts,
     )
 
 

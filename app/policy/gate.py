@@ -9,7 +9,7 @@ the next call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace  # noqa: TID251
 
 from msgspec import Struct
@@ -19,8 +19,10 @@ from app.policy.decision_table import decided
 from app.policy.gate_rows import GATE_ROWS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import LabelLimits
+from app.policy.permits.permissions import Permission
 from app.policy.policy_context import NO_POLICY, PolicyContext
 from app.policy.secret_rights import SecretRight, granted_with
+from app.policy.values import Evidence, Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk
@@ -32,16 +34,27 @@ def decide(
     principal: Principal, tool: Tool, arguments: Arguments | None = None, policy: PolicyContext = NO_POLICY
 ) -> Decision:
     """Decide if `principal` may use `tool` with these arguments, or (None) with any."""
-    if policy.grants and (secrets := policy.secrets.of_call(principal, tool, arguments)):
-        policy = replace(policy, grants=granted_with(policy.grants, secrets))
+    policy = policy_with_secrets(principal, tool, arguments, policy)
     return decided(GATE_ROWS, AccessRequest(principal, tool, arguments, policy)) or Allow()
+
+
+def policy_with_secrets(
+    principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext
+) -> PolicyContext:
+    """Return the policy for a call: with the grants and permissions that were given with all secrets it goes with."""
+    given = policy.grants or policy.permissions
+    if not given or not (secrets := policy.secrets.of_call(principal, tool, arguments)):
+        return policy
+    permissions = granted_with(policy.permissions, secrets)
+    return replace(policy, grants=granted_with(policy.grants, secrets), permissions=permissions)
 
 
 class Gate(Struct):
     """`decide` for one run, its current policy and the current classification of tools.
 
     `watches_taint`: untrusted text makes it stricter. Without `takes_grants` grants of the session do not count, as in
-    a run that a model of another session has begun.
+    a run that a model of another session has begun. Standing permissions count there, too: all of the principal's, or
+    those of `chosen_permissions`.
     """
 
     principal: Principal
@@ -49,6 +62,8 @@ class Gate(Struct):
     watches_taint: bool = True
     classification: Classification = NO_RULES
     takes_grants: bool = True
+    chosen_permissions: Sequence[str] | None = None
+    knows_permissions: bool = False
     _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
@@ -67,14 +82,17 @@ class Gate(Struct):
         rules = self._rules()
         if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
             # Grants end, and with writes.
-            rights = None if self.policy.grants else (self.principal, self.policy, self.classification.version)
+            policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
+            held = policy.grants or policy.permissions
+            rights = None if held else (self.principal, policy, self.classification.version)
             self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:
         """Return the inputs of a decision that change during a run, by events, time or writes."""
         in_force = tuple([grant.in_force for grant in self.policy.grants]) if self.policy.grants else ()
-        return self.policy, in_force, self.policy.writes.last, self.classification.version
+        usable = tuple([one.id for one in self.policy.usable_permissions])
+        return self.policy, in_force, usable, self.policy.writes.last, self.classification.version
 
     def enter(self, disabled: Iterable[str], grants: Iterable[Grant], *, tainted: bool) -> None:
         """Apply the state of the session."""
@@ -83,6 +101,10 @@ class Gate(Struct):
         if tainted:
             self.taint()
 
+    def weigh(self, evidence: Evidence | Weighed) -> None:
+        """Decide by value, with this evidence."""
+        self.policy = replace(self.policy, weighs=True, evidence=evidence)
+
     def disable(self, patterns: Iterable[str]) -> None:
         """Set the tools that are disabled in the session."""
         self.policy = replace(self.policy, disabled=tuple(patterns))
@@ -90,6 +112,15 @@ class Gate(Struct):
     def grant(self, grants: Iterable[Grant]) -> None:
         """Set the grants of the session."""
         self.policy = replace(self.policy, grants=tuple(grants) if self.takes_grants else ())
+
+    def permit(self, permissions: Iterable[Permission]) -> None:
+        """Set the standing permissions of the principal."""
+        self.policy = replace(self.policy, permissions=tuple(permissions))
+        self.knows_permissions = True
+
+    def use_up(self, permission: str, day: str) -> None:
+        """Note that a permission has no uses left on that day."""
+        self.policy = replace(self.policy, used_up=(*self.policy.used_up, (permission, day)))
 
     def wrote(self, tool: Tool | None) -> None:
         """Note a possible write; called before and after each call that runs."""

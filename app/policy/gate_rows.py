@@ -18,6 +18,7 @@ from app.policy.label_limits import carried
 from app.policy.patterns import names_address
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import DENY, Finding
+from app.policy.values import objection, objection_in_general
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, OutboundEffect, Risk, Role, names_match
@@ -28,6 +29,8 @@ from tools.toolbox import Allow, Ask, Decision, Refuse
 from tools.web.egress import hosts_wanted
 
 ACCEPTS_PLAN = "The model asks you to accept its plan. Once you do, this run may use all of its tools."
+
+NO_EVIDENCE = "The origin of its values is not known."
 
 _OUTSIDE = {
     Risk.READ: "reads outside of the workspace, with the address that is named",
@@ -70,6 +73,13 @@ class AccessRequest:
     def guarded(self) -> bool:
         """True if what leaves by this tool asks, because of untrusted text or of a label in the conversation."""
         return self.policy.tainted or bool(self.policy.labels.asking(self.tool))
+
+    @cached_property
+    def foreign(self) -> str:
+        """The reason why values of the call are not the person's own; empty if all are (without arguments: may be)."""
+        if self.arguments is None:
+            return objection_in_general(self.tool) if self.policy.weighs else NO_EVIDENCE
+        return objection(self.tool, self.arguments, self.policy.evidence) if self.policy.evidence else NO_EVIDENCE
 
     @cached_property
     def finding(self) -> Finding | None:
@@ -183,7 +193,11 @@ def _untrusted(request: AccessRequest, _: Decision | None) -> Decision | None:
     effect = request.effect
     if effect is None or not (effect.always or request.guarded):
         return None
-    return Allow() if _granted_exactly(request) else Ask(f"{effect.what}{_warning(request)}")
+    if _granted_exactly(request):
+        return Allow()
+    if effect.always or request.foreign:
+        return Ask(f"{effect.what}{_warning(request)}")
+    return Allow() if request.tool.risk is Risk.READ else None
 
 
 def _never(request: AccessRequest, _: Decision | None) -> Decision | None:
@@ -203,6 +217,12 @@ def _auto(request: AccessRequest, _: Decision | None) -> Decision | None:
     return None
 
 
+def _own_values(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.policy.mode is ApprovalMode.ASK or request.foreign:
+        return None
+    return Allow() if request.effect else None
+
+
 def _outbound(request: AccessRequest, _: Decision | None) -> Decision | None:
     return Ask(request.effect.what) if request.effect else None
 
@@ -211,6 +231,18 @@ def _mode(request: AccessRequest, _: Decision | None) -> Decision | None:
     if request.policy.mode is not ApprovalMode.ASK or _loses_nothing(request):  # last, because it reads files
         return None
     return Ask(f"{_effect_inside(request)} This run asks first (approval: ask).")
+
+
+def _permitted(request: AccessRequest, so_far: Decision | None) -> Decision | None:
+    policy, tool, effect = request.policy, request.tool, request.effect
+    if not isinstance(so_far, Ask) or so_far.by in FIRM or (effect and effect.always):
+        return None
+    for one in policy.usable_permissions:
+        if not one.is_rule and (request.principal.role is Role.GUEST or policy.labels.asking(tool)):
+            continue  # the person did not consider the label when giving it
+        if one.covers(tool, request.arguments, policy.surroundings):
+            return Allow(one.words, counted=one.id)
+    return None
 
 
 def _granted_hosts(request: AccessRequest, so_far: Decision | None) -> Decision | None:
@@ -263,17 +295,32 @@ QUESTIONS: Rows = (
         "untrusted",
         "asks",
         "that leaves files for your own programs; and that leaves the sandbox once there is untrusted text or a "
-        "label that asks, unless exactly that call was granted since",
+        "label that asks, unless all its values that matter are your own or exactly that call was granted since",
         _untrusted,
         opens=True,
     ),
     DecisionRow("never", "allows", 'of a tool with `approval = "never"`', _never, opens=True),
     DecisionRow("granted", "allows", "that a grant of the session or `allowed_commands` covers", _granted, opens=True),
     DecisionRow("auto", "allows", "of an admin in the mode `auto`", _auto, opens=True),
+    DecisionRow(
+        "own_values",
+        "allows",
+        "whose values that matter are all your own, but for the mode `ask`",
+        _own_values,
+        opens=True,
+    ),
     DecisionRow("outbound", "asks", "that leaves the sandbox and the workspace", _outbound, opens=True),
     DecisionRow("mode", "asks", "that writes or executes in the mode `ask`", _mode, opens=True),
 )
+FIRM = frozenset({"plan_accepted", "always"})  # questions that no permission answers
 OUTCOMES: Rows = (
+    DecisionRow(
+        "permitted",
+        "allows",
+        "about which a row of `untrusted`, `outbound` or `mode` asks, if a rule that allows or a standing permission "
+        "bounds it",
+        _permitted,
+    ),
     DecisionRow(
         "granted_hosts", "asks again", "whose hosts are granted: it is asked about without them", _granted_hosts
     ),
@@ -282,6 +329,7 @@ OUTCOMES: Rows = (
     DecisionRow("hopeless", "refuses", "that has to ask, and cannot succeed in the sandbox", _hopeless),
 )
 GATE_ROWS = (*RIGHTS, *QUESTIONS, *OUTCOMES)
+ANSWERABLE = frozenset(row.name for row in GATE_ROWS) - FIRM - {"rule_asks"}  # questions that a permission answers
 
 
 def _names_address(arguments: Arguments | None) -> bool:
@@ -311,7 +359,8 @@ def _warning(request: AccessRequest) -> str:
     """Return the warning that is added to a question in a tainted or labelled conversation."""
     taint = " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
     labels = request.policy.labels.asking(request.tool)
-    return f"{taint} {carried(labels)}" if labels else taint
+    why = f" {request.foreign}" if request.policy.evidence else ""
+    return f"{taint}{why} {carried(labels)}" if labels else f"{taint}{why}"
 
 
 def _is_named_command(request: AccessRequest) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.policy.permits.bounds import Surroundings
+from app.policy.permits.permissions import Permission, day_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.secret_rights import SecretRights
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.values import Evidence, Weighed
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class PolicyContext:
     `tainted`: the conversation contains untrusted text. `commands` are patterns of shell commands that never ask.
     `disabled` are patterns of tools that are disabled in the session. `planning`: only reading tools may run, until a
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
+    `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
+    `permissions` are those of the principal; `used_up` are ids of any whose uses are gone, each with the day.
     `secrets` are those that calls may go with.
     """
 
@@ -57,6 +63,11 @@ class PolicyContext:
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
+    weighs: bool = False
+    evidence: Evidence | Weighed | None = field(default=None, compare=False)  # it follows its conversation
+    permissions: tuple[Permission, ...] = ()
+    used_up: tuple[tuple[str, str], ...] = ()
+    clock: Callable[[], float] = field(default=time.time, compare=False)
     writes: Writes = field(default_factory=Writes, compare=False)  # they change, and only grants depend on them
     secrets: SecretRights = field(default_factory=SecretRights, compare=False)  # no tool is offered by them
 
@@ -73,6 +84,22 @@ class PolicyContext:
         guarded = self.guarded
         held = tuple(grant for grant in self.grants if grant.in_force and (grant.tainted or not guarded))
         return tuple([grant for grant in held if grant.created > since]) if (since := self.labels.since) else held
+
+    @property
+    def usable_permissions(self) -> tuple[Permission, ...]:
+        """The permissions in force, those of rules first, with uses left as far as is known."""
+        if not (given := (*self.rules.permissions, *self.permissions)):
+            return ()
+        now = self.clock()
+        return tuple(one for one in given if one.is_in_force(now) and (one.id, day_of(now)) not in self.used_up)
+
+    def permission(self, id: str) -> Permission | None:
+        return next((one for one in (*self.rules.permissions, *self.permissions) if one.id == id), None)
+
+    @property
+    def surroundings(self) -> Surroundings:
+        unchanged = self.writes.last < self.writes.started
+        return Surroundings(self.workspace, self.boxed, unchanged, self.rules.links)
 
     @property
     def guarded(self) -> bool:

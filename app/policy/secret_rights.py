@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct
 
 from app.config.secret_spec import HTTP
 from app.policy.grants import Grant, reaches_hosts
+from app.policy.permits.permissions import Permission
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Role, names_match
 from tools.tool import Tool
 from tools.web.egress import HostPattern, hosts_wanted, pattern_of
+
+Given = TypeVar("Given", Grant, Permission)
 
 
 class SecretRight(Struct, frozen=True):
@@ -87,8 +91,8 @@ def bound_to(secrets: Iterable[SecretRight]) -> str:
     return "\n".join(f"secret {one.name} {one.since!r}" for one in secrets)
 
 
-def granted_with(grants: Iterable[Grant], secrets: Iterable[SecretRight]) -> tuple[Grant, ...]:
-    """Return the grants that count for a call with these secrets: those of calls that were shown with all of them."""
+def granted_with(grants: Iterable[Given], secrets: Iterable[SecretRight]) -> tuple[Given, ...]:
+    """Return those that count for a call with these secrets: given for calls that were shown with all of them."""
     needed = set(bound_to(secrets).splitlines())
     return tuple([one for one in grants if needed.issubset(one.secrets.splitlines())])
 

@@ -6,10 +6,11 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from secrets import token_hex
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from app.policy.doors import Door
 from app.policy.grants import pattern_error
 from app.storage.approvals import ApprovalRow, GrantRevoked, GrantRow
 from app.storage.audit import AuditRow
@@ -29,15 +30,19 @@ class Review(Struct, frozen=True):
     """A person's decision. `arguments` replace the model's; `hosts` replace those that the call requests.
 
     A grant for the session allows the same call with the same arguments, or calls that match `pattern` (argument ->
-    pattern), or network access to `hosts` from any command.
+    pattern), or network access to `hosts` from any command. With the scope `always` the pattern is that of a proposal,
+    for a standing permission of `per_day` uses until `expires`.
     """
 
     decision: Literal["approve", "deny"]
-    scope: Literal["once", "session"] = "once"
+    scope: Literal["once", "session", "always"] = "once"
     arguments: Arguments | None = None
-    pattern: Mapping[str, str] | None = None
+    pattern: Mapping[str, Any] | None = None
     hosts: Sequence[str] | None = None
     note: str | None = None
+    door: Door = "api"
+    per_day: int | None = None
+    expires: float | None = None
 
 
 def with_chosen_hosts(arguments: Arguments, hosts: Sequence[str]) -> Arguments:

@@ -1,1 +1,1 @@
-"""Provenance of calls in text: quotations of what the model has read are not calls."""
+"""Provenance of text: quotations are no calls, where arguments come from, and untrusted text that is known again."""

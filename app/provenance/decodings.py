@@ -23,6 +23,7 @@ _TERMINAL = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b
 # Marks of single words. Those that are blocks stay: dialects are made of tags, too.
 _TAGS = lazy_pattern(r"</?(?:a|b|em|font|i|ins|kbd|mark|s|small|span|strong|sub|sup|u|wbr)(?:\s[^<>]{0,500})?/?>", re.I)
 _LINK = lazy_pattern(r"\[([^\[\]\n]{1,200})\]\((?:https?|mailto):[^()\s]{1,500}\)")
+_PARTED = lazy_pattern(r"(?<=[^\W\d])-\n[ \t]*(?=[^\W\d])")  # words at the end of a line
 _UNSEEN = lazy_pattern(  # what is not drawn, beside the category Cf
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e001f\U000e0100-\U000e01ef]"
 )
@@ -33,6 +34,10 @@ _ALIKE = str.maketrans(
 _ALIKE |= {code: code - 0xE0000 for code in range(0xE0020, 0xE007F)}  # letters that only models see
 
 
+class TooManyLayers(Exception):
+    """The text is escaped more often than it is read."""
+
+
 def layers(text: str) -> Iterator[str]:
     """The text, and what it says where its characters are written in other ways, each other one once."""
     yield text
@@ -41,6 +46,20 @@ def layers(text: str) -> Iterator[str]:
         if text == before:
             return
         yield text
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """The text as it is, without escapes, and as it is drawn: links stand only in the first two.
+
+    Raises TooManyLayers.
+    """
+    plain = text
+    for _ in range(MOST_LAYERS):
+        before, plain = plain, unquote(_unescaped(plain))
+        if plain == before:
+            drawn = _PARTED.sub("", spelled_out(plain))
+            return tuple(dict.fromkeys((text, plain, drawn)))
+    raise TooManyLayers
 
 
 def _drawn(text: str) -> str:

@@ -57,7 +57,7 @@ class Provenance(Struct):
         if not asked:
             return {}
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
-        messages = conversation.messages[: _place_of(asked[0], conversation.messages)]
+        messages = conversation.messages[: place_of(asked[0], conversation.messages)]
         tools = toolbox.schemas
         normalise_call = toolbox.normalise_call
         work = Work()
@@ -86,7 +86,7 @@ def _written(call: AskedCall) -> WrittenCall:
     return WrittenCall(call.name, call.arguments, call.dialect == FENCED.name, call.raw, bad)
 
 
-def _place_of(call: AskedCall, messages: Sequence[Message]) -> int:
+def place_of(call: AskedCall, messages: Sequence[Message]) -> int:
     """The position of the message that the call was made in: the model had not read what came later."""
     for at in range(len(messages) - 1, -1, -1):
         if any(one.id == call.id for one in messages[at].calls):

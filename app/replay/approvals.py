@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from app.policy.approvals import RUN_ENDED, Approvals
 from app.policy.call_rows import QUOTED
 from app.policy.grants import Grant
+from app.policy.permits.permissions import Permission
 from app.policy.reapproval import first_reason
 from app.replay.recording import AnswerPart
 from app.storage.approvals import ApprovalRow, ApprovalStore
@@ -30,9 +31,16 @@ class StorelessApprovals(Approvals):
         waiting = self._waiting.pop(run, None)
         return replace(waiting[0], state="withdrawn", by=by, decided=time.time()) if waiting else None
 
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
+        return ()
+
+    async def use(self, permission: Permission, call: str) -> bool:
+        return True
+
 
 class ReplayedApprovals(StorelessApprovals):
-    """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant.
+    """`answers` by the ids of calls; `grants_then` are the lists of grants of the session, one after each grant, and
+    `permissions_then` those of permissions.
 
     `asked` are the ids of all that was asked about, answered or not. `time_limit_s` is only shown. A call that was not
     asked about then is approved, so that the rest of the run can be compared: that it asks is a difference anyway.
@@ -43,6 +51,8 @@ class ReplayedApprovals(StorelessApprovals):
         answers: Mapping[str, AnswerPart],
         asked: Collection[str],
         grants_then: Iterable[Sequence[Grant]],
+        permissions_then: Iterable[Sequence[Permission]],
+        *,
         stop: Callable[[str], None],
         time_limit_s: float | None = None,
     ) -> None:
@@ -50,6 +60,7 @@ class ReplayedApprovals(StorelessApprovals):
         self._asked = asked
         self._answers = answers
         self._grants_then = list(grants_then)
+        self._permissions_then = list(permissions_then)
         self._given: list[Grant] = []
         self._quoted: list[Grant] = []
         self._stop = stop
@@ -74,6 +85,7 @@ class ReplayedApprovals(StorelessApprovals):
                 scope=answer.scope,
                 edited=edited,
                 note=answer.note,
+                door=answer.door,
             )
         self._waiting.pop(row.run, None)
         if decided.scope == "session" and self._grants_then:
@@ -81,6 +93,12 @@ class ReplayedApprovals(StorelessApprovals):
             if first_reason(row).startswith(QUOTED):
                 self._quoted += [one for one in self._given if one not in before and one.fingerprint is not None]
         return decided
+
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
+        return tuple(self._permissions_then.pop(0)) if self._permissions_then else ()
+
+    async def use(self, permission: Permission, call: str) -> bool:
+        return call not in self._asked  # else no use was left then
 
     async def grants(self, session: str) -> list[Grant]:
         return self._given

@@ -116,7 +116,8 @@ def accepted(recording: Recording, played: Played, frames: list[str] | None) -> 
 
 
 def _since(now: parts.Since, then: Sequence[parts.Since]) -> parts.Since:
-    """Return what is decided now, with the results and grants of then."""
+    """Return what is decided now, with the results, grants and permissions of then."""
     grants = [one for since in then for one in since.grants]
     results = dict(item for since in then for item in since.results.items())
-    return replace(now, grants=grants, results=results)
+    permissions = [one for since in then for one in since.permissions]
+    return replace(now, grants=grants, permissions=permissions, results=results)

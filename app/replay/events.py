@@ -9,6 +9,7 @@ from typing import Any
 from app.core import events
 from app.core.document_events import DocumentDelta
 from app.policy.guards import CANARY
+from app.provenance.run_marks import KNOWN
 from app.runs.recovery.left_off import SUSPENDED
 from app.storage.runs import EventRow
 from app.transcript.conversation import STOPPED
@@ -21,16 +22,16 @@ LEFT_OUT = frozenset({events.ToolProgress.type, events.LabelsAdded.type, events.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
     events.ToolFinished.type: ("duration_s",),
-    events.ApprovalRequired.type: ("expires_at",),
+    events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.Notice.type: ("retry_at",),
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",
         "prompt_bytes", "prefix_bytes", "prefix_break",  # of requests to a server: a replay makes none
     ),
 }  # fmt: skip
-TIMES = frozenset({"timing", "expires_at", "retry_at", "duration_s"})
+NOT_FOR_LANES = frozenset({"timing", "expires_at", "retry_at", "duration_s", "origins"})
 # Notices of what happened around a run, and of estimates of a server's state.
-AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})
+AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", KNOWN, SUSPENDED})
 
 
 def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:
@@ -49,7 +50,7 @@ def rows_for_lanes(run: str, logged: Iterable[Event]) -> list[EventRow]:
 
 
 def _for_lanes(event: Event) -> Event:
-    one = {name: value for name, value in event.items() if name not in TIMES}
+    one = {name: value for name, value in event.items() if name not in NOT_FOR_LANES}
     if "duration_s" in event:
         one["duration_s"] = 0.0
     if event["type"] == events.Usage.type:

@@ -42,6 +42,7 @@ from app.policy.canary import LENGTH, LETTERS, Canary
 from app.policy.grants import Grant
 from app.policy.guards import CANARY, guards_of
 from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.policy.permits.permissions import Permission
 from app.redaction.redactor import Redactor
 from app.replay.approvals import ReplayedApprovals
 from app.replay.calls import calls_in, calls_of, changes_of_targets, events_of, stopped_calls
@@ -57,7 +58,7 @@ from app.runs.delegation.shared_limits import SharedLimits
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
 from app.runs.recording.stand_ins import MadeUp, StandIns
-from app.runs.recording.values import grant_in
+from app.runs.recording.values import grant_in, permissions_in
 from app.runs.session_queue import SessionQueue
 from app.storage.runs import RunRow
 from app.storage.store import Store
@@ -146,8 +147,9 @@ class Replay:
                 {one.call: one for one in recording.answers},
                 [event["call"] for event in events_of(self._recording, ApprovalRequired.type)],
                 self._grants(),
-                self._stop,
-                settings.approval_time_limit_s,
+                self._permissions(),
+                stop=self._stop,
+                time_limit_s=settings.approval_time_limit_s,
             ),
             recorder=recorder,
             guards=guards,
@@ -243,6 +245,9 @@ class Replay:
     def _all_since(self) -> Iterator[parts.Since]:
         yield from (one.since for one in self._recording.requests)
         yield self._recording.rest
+
+    def _permissions(self) -> Iterator[tuple[Permission, ...]]:
+        return (permissions_in(one) for since in self._all_since() for one in since.permissions)
 
     def _grants(self) -> Iterator[list[Grant]]:
         return ([*map(grant_in, grants)] for since in self._all_since() for grants in since.grants)

@@ -73,6 +73,7 @@ class AnswerPart(Struct, omit_defaults=True):
     scope: str | None = None
     arguments: dict[str, Any] | None = None
     note: str | None = None
+    door: str | None = None
 
 
 class SteeringPart(Struct, omit_defaults=True):

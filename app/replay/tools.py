@@ -30,16 +30,6 @@ EVENTS = {kind.type: kind for kind in get_args(AgentEvent)}
 BUILT_IN = {tool.name: tool for tool in CATALOGUE}
 
 
-class KnownTools(Classification):
-    """The classification of tools that are classified already."""
-
-    def of(self, tool: Tool) -> Tool:
-        return tool
-
-    def current(self, tool: Tool) -> Tool:
-        return tool
-
-
 class Results(Struct):
     """The results of then, each given once: by the id of its call, else by its name and arguments.
 
@@ -144,12 +134,14 @@ def tools_of(begin: parts.Begin, results: Results, rules: Sequence[Any]) -> Tool
     """Return all tools that the run could have called: ours as they are now, those of servers as they were."""
     ours = [BUILT_IN[name] for name in begin.built_in if name in BUILT_IN]
     classified = Classification(tuple(rules))
-    others = map(_foreign, begin.tools)
+    others = map(foreign_tool, begin.tools)
     return ToolList(replayed(tool, results) for tool in (*map(classified.of, ours), *others))
 
 
-def _foreign(part: parts.ToolPart) -> Tool:
-    origin = Origin(*part.origin, Hints()) if part.origin else None
+def foreign_tool(part: parts.ToolPart) -> Tool:
+    """Return a tool that is none of our own, as it was classified."""
+    hints = Hints(destructive=True) if part.destructive else Hints()
+    origin = Origin(*part.origin, hints) if part.origin else None
     return Tool(
         part.name,
         part.description,
@@ -163,4 +155,5 @@ def _foreign(part: parts.ToolPart) -> Tool:
         through=part.through,
         leaves=partial(call_sent, origin.server, origin.tool) if origin else no_outbound_effect,
         origin=origin,
+        columns=part.columns,
     )

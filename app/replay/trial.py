@@ -196,7 +196,7 @@ class TrialRun(Struct):
         tools = ToolList(self._tried(tool, recorded) for tool in scope.toolbox.known)
         scope.toolbox = Toolbox(tools, gate.decide, gate.principal.name, gate.offer, gate.classification.current)
         scope.approvals = TrialApprovals(recorded)
-        scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = None
+        scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = scope.marks = None
         scope.changes = CallChanges()
         if scope.hooks:
             scope.hooks.hooks = scope.hooks.hooks.of_trials()

@@ -32,6 +32,7 @@ from app.hooks.run_hooks import HOOK, RunHooks
 from app.hooks.verdicts import ALLOWED, Verdict
 from app.models.endpoints.failover import ModelRoute
 from app.models.wire.structured_output import is_structured
+from app.policy.classification import KnownTools
 from app.policy.gate import Gate
 from app.policy.guards import Guards
 from app.policy.policy_context import PolicyContext, Writes
@@ -39,12 +40,12 @@ from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import IN_DOUBT
 from app.policy.rules.path_globs import Links
 from app.policy.secret_rights import SecretRights
+from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
 from app.provenance.read_texts import Source
 from app.replay.approvals import ReplayedApprovals
 from app.replay.model import ReplayedModel
 from app.replay.recording import UnusableRecording
-from app.replay.tools import KnownTools
 from app.runs.agent import Agent
 from app.runs.client_tools import ClientToolLists
 from app.runs.composition.profiled_options import narrowing_of
@@ -53,7 +54,7 @@ from app.runs.discipline.end_judge import judge_of
 from app.runs.discipline.limit_enforcer import LimitEnforcer
 from app.runs.recording.parts import Begin, Decided
 from app.runs.recording.recorder import RunRecorder
-from app.runs.recording.values import grant_in
+from app.runs.recording.values import grant_in, permissions_in
 from app.runs.relay.json_answer import JSONAnswer
 from app.runs.relay.relay_agent import RelayAgent
 from app.runs.run_factory import limits_of
@@ -192,6 +193,8 @@ class Stage(Struct, kw_only=True):
             results=Results(self.settings.result_characters),
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(self._sources),
+            origins=Origins(self._sources),
+            given=self.begin.given,
             waiting=discipline.waiting,
             call_form=lambda: self.model.call_form,
             hooks=ReplayedHooks.of(self.decided),
@@ -259,11 +262,15 @@ class Stage(Struct, kw_only=True):
             planning=options.plans,
             narrowing=narrowing_of(options),
             rules=replace(compiled_rules(self.settings.rules), links=self._links()),
+            weighs=True,
+            clock=lambda: self.begin.at,
             writes=writes,
             secrets=SecretRights(tuple(begin.secrets)),
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
+        if policy.unattended:  # else the executor reads them with the first call that could use one
+            gate.permit(permissions_in(begin.permissions))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

@@ -45,6 +45,7 @@ from app.documents.news import news_of
 from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
 from app.provenance.native_text import calls_in_text
+from app.provenance.own_values import OwnValues
 from app.runs.discipline.doubted_calls import ASKED, to_make_natively
 from app.runs.discipline.end_judge import EndJudge
 from app.runs.discipline.limit_enforcer import BROKEN_OFF, LimitEnforcer
@@ -144,6 +145,7 @@ class Agent(Struct):
         after a restart. `sink` gets the model's text with fewer steps for each token.
         """
         context = RunContext(run, conversation, self.scope.guards, self.totals, sink)
+        self.scope.gate.weigh(OwnValues(conversation.messages, lambda name: self.toolbox.tool(name), self.scope.given))
         return context.events(partial(self._run, context, inbox, left))
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:

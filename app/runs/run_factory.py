@@ -32,6 +32,7 @@ from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
+from app.core.data_delimiters import RULE
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
 from app.hooks.run_hooks import hooks_of_run
@@ -49,7 +50,10 @@ from app.policy.rules.operator_rules import OperatorRules
 from app.policy.secret_rights import prompt_line
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.library import Profiles
+from app.provenance.mark_index import MarkIndex
+from app.provenance.origins import Origins
 from app.provenance.quotation import Others, Provenance, no_others
+from app.provenance.run_marks import RunMarks, ordinary_texts
 from app.redaction.redactor import Redactor
 from app.runs.agent import Agent, new_call_id
 from app.runs.client_tools import ClientToolLists
@@ -116,6 +120,7 @@ class RunFactory(Struct, kw_only=True):
     hooks: Hooks | None
     labels: LabelServices | None
     secrets: Secrets
+    marks: MarkIndex | None = None
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     choices: ToolChoices = field(default_factory=ToolChoices)
@@ -159,6 +164,7 @@ class RunFactory(Struct, kw_only=True):
             planning=planning,
             narrowing=narrowing,
             rules=self.rules,
+            weighs=True,
             writes=self.runs.writes,
             secrets=self.secrets.rights,
         )
@@ -272,6 +278,7 @@ class RunFactory(Struct, kw_only=True):
         own = await self.scratch_session(session)
         workspace = above.workspace if above else (self.scratch.of(own) or workspace)
         gate = self.gate_of(principal, options, workspace)
+        await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
         limits = self.limits(options)
         if self.settings.helpers:  # what these take counts, too
@@ -297,6 +304,8 @@ class RunFactory(Struct, kw_only=True):
             outputs=self.outputs,
             parallel_reads=self.settings.parallel_reads,
             provenance=Provenance(texts.sources),
+            given=(persona.soul, persona.user, options.profile_prompt or ""),
+            origins=Origins(texts.sources),
             waiting=discipline.waiting,
             changes=CallChanges(workspace, self.looks, labels.end_write if labels else None),
             labels=labels,
@@ -309,6 +318,7 @@ class RunFactory(Struct, kw_only=True):
             secrets=self.secrets,
             delegation=self._delegation(options, limits),
         )
+        scope.marks = self._marks_of(scope, texts)
         recorder = scope.recorder = self._recorder(scope, options, route, sources=texts.sources)
         view = self._view(options, route, prompt, notes)
         view.lesson = lesson
@@ -383,6 +393,20 @@ class RunFactory(Struct, kw_only=True):
             project=project,
             profile=profile,
             secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
+        )
+
+    def _marks_of(self, scope: RunScope, texts: RunTexts) -> RunMarks | None:
+        """The marks of untrusted text in a run; None where such text makes no difference."""
+        if self.marks is None or not scope.gate.watches_taint:
+            return None
+        persona, project = texts.persona, texts.project.agents
+        return RunMarks(
+            self.marks,
+            scope.gate.principal.name,
+            scope.gate,
+            lambda name: scope.toolbox.tool(name),
+            partial(ordinary_texts, self.built_in, RULE, persona.soul, persona.user, project),
+            instructions=texts.override.text if texts.override else "",
         )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:

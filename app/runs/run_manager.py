@@ -24,6 +24,8 @@ from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
 from app.policy.approvals import Approvals
+from app.policy.gate import Gate
+from app.policy.permits.stored_permissions import removal_changes
 from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
@@ -34,6 +36,7 @@ from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.kill_switch import KillSwitch
+from app.storage.people.permissions import PermissionRow
 from app.storage.principals import Principal
 from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
 from app.storage.sessions import SessionRow, SessionTools
@@ -413,6 +416,22 @@ class RunManager:
         toolbox = live.agent.toolbox if live else None
         tainted = live is not None and live.gate.policy.guarded
         return await self.approvals.decide(run, call, principal, review, toolbox, tainted=tainted)
+
+    async def enter_permissions(self, gate: Gate, chosen: Sequence[str] | None) -> None:
+        """Let a gate have the standing permissions of its principal, those of these ids. Raises StoreFailed.
+
+        Where calls can wait for a person, they are read with the first call that could use one.
+        """
+        gate.chosen_permissions = chosen
+        if gate.policy.unattended:
+            gate.permit(await self.approvals.permissions(gate.principal.name, chosen))
+
+    async def withdraw_permission(self, row: PermissionRow, principal: Principal) -> None:
+        """Withdraw a standing permission, also from runs under way. Raises StoreFailed."""
+        await self._store.write(removal_changes(row, principal.name, time.time()))
+        for live in self._live.values():
+            if live.row.principal == row.principal:
+                live.gate.permit([one for one in live.gate.policy.permissions if one.id != row.id])
 
     async def withdraw_grants(self, session: str, principal: Principal, grant: str | None = None) -> int:
         """Take back one grant of the session, or (None) all, at once: how many. Raises StoreFailed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec import Struct, field
@@ -18,7 +18,9 @@ from app.memory.call_memory import OwnMemory
 from app.policy.approvals import Approvals
 from app.policy.gate import Gate
 from app.policy.guards import Guards
+from app.provenance.origins import Origins
 from app.provenance.quotation import Provenance
+from app.provenance.run_marks import RunMarks
 from app.runs.discipline.run_terminals import RunTerminals
 from app.runs.live_outputs import Outputs
 from app.runs.recording.recorder import RunRecorder
@@ -38,7 +40,8 @@ class RunScope(Struct, kw_only=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
 
     `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
-    stands still. What is None is switched off.
+    stands still. `given` are texts of the operator and of the person, whose values are their own. What is None is
+    switched off.
     """
 
     toolbox: Toolbox
@@ -53,7 +56,10 @@ class RunScope(Struct, kw_only=True):
     outputs: Outputs = field(default_factory=Outputs)
     parallel_reads: bool = True
     waiting: StandStill = nullcontext
+    given: Sequence[str] = ()
     provenance: Provenance = field(default_factory=Provenance)
+    origins: Origins = field(default_factory=Origins)
+    marks: RunMarks | None = None
     changes: CallChanges = field(default_factory=CallChanges)
     call_form: Callable[[], CallForm] = lambda: CallForm.NATIVE
     checkpoints: Checkpoints | None = None

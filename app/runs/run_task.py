@@ -44,7 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, sender_of
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -221,6 +221,8 @@ class RunTask:
             conversation.recorder = recorder
         if (labels := self.agent.scope.labels) is not None:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
+        if (marks := self.agent.scope.marks) is not None:
+            self.turn = await marks.enter(conversation, self.turn)
         if not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
             results = self.turn.results if self.turn else ()
@@ -263,7 +265,7 @@ class RunTask:
         rows = await checkpoints.take_undone(self.row.session) if checkpoints else ()
         if checkpoints is None or not rows:
             return None
-        return Message("user", await asyncio.to_thread(undone_message, checkpoints.store, rows))
+        return Message("user", await asyncio.to_thread(undone_message, checkpoints.store, rows), sender="file")
 
     async def _recalled(self) -> Beside | None:
         """Return what the memory puts beside the message of a person; of an unlisted run nothing is kept."""
@@ -303,7 +305,8 @@ class RunTask:
         for number, message in enumerate(self.inbox.take()):
             if number == 0 and (turn is None or turn.has_message):
                 untrusted = turn is not None and turn.untrusted
-                message = replace(message, at=self.row.created, untrusted=untrusted)  # its turn may have come later
+                sender = sender_of(self.row)
+                message = replace(message, at=self.row.created, untrusted=untrusted, sender=sender)  # late, perhaps
                 conversation.append(beside.put(message) if beside else message)
             else:
                 conversation.append(message)

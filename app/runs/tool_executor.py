@@ -26,17 +26,22 @@ from contextlib import aclosing
 from functools import partial
 from itertools import chain, takewhile
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolRejected
 from app.core.messages import AskedCall, unanswered
+from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
+from app.policy.decision_facts import facts_of
 from app.policy.decisions import audit_of, denial_of
+from app.policy.gate_rows import ANSWERABLE
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
+from app.policy.permits.permissions import day_of, with_permitted_hosts
+from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.policy.secret_rights import SecretRight, bound_to, in_words
 from app.redaction.output_chunks import redacted_output
@@ -49,6 +54,7 @@ from app.transcript.client_calls import declared_name, fitted_for_client, handed
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
 from tools.base.permit import Permit, fingerprint
+from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
@@ -88,6 +94,8 @@ class ToolExecutor(Struct):
             return
         conversation = context.conversation
         refused = unanswered.refused
+        if not self.scope.gate.knows_permissions and any(map(self._could_ask, unanswered.calls)):
+            await self._follow_permissions()
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
         self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
@@ -127,8 +135,9 @@ class ToolExecutor(Struct):
         self.scope.totals.calls += 1
         wanted = self._as_declared(wanted)
         call = self.scope.guards.plain(wanted)
-        decision = self._decide(wanted)
-        self.audit(context, call, decision)
+        request = self._request(wanted)
+        decision = decide_call(request)
+        self.audit(context, call, decision, self._facts(request, wanted))
         if isinstance(decision, Refuse):
             await self._refuse(context, call, decision.reason, self._shown(call, decision))
             return
@@ -143,13 +152,15 @@ class ToolExecutor(Struct):
             return False
         if self._has_effect(call) or self.scope.toolbox.runs_in_turn(call.name):
             return False
-        return isinstance(self._decide(call), Allow)
+        decision = self._decide(call)
+        return isinstance(decision, Allow) and not decision.counted
 
     async def _read(self, context: RunContext, calls: Sequence[AskedCall]) -> None:
         cleared = [PermittedCall(self.scope.guards.plain(call)) for call in calls]
         for call, one in zip(calls, cleared, strict=True):
             self.scope.totals.calls += 1
-            self.audit(context, one.call, self._decide(call))
+            request = self._request(call)
+            self.audit(context, one.call, decide_call(request), self._facts(request, call))
         await self._run(context, cleared)
 
     async def _one(self, context: RunContext, wanted: AskedCall, unanswered: Unanswered) -> None:
@@ -162,8 +173,8 @@ class ToolExecutor(Struct):
             shown = "" if place or call.id not in unanswered.unreadable else self._right_form(call, call.name)
             conversation.answer(call, self.scope.guards.plain(reason + shown))
             return
-        decision = self._decide(wanted)
-        self.audit(context, call, decision)
+        decision = await self._counted(wanted, self._decide(wanted))
+        self.audit(context, call, decision, self._facts(self._request(wanted), wanted))
         if isinstance(decision, Refuse):
             # It may have been asked for before the server was restarted.
             if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
@@ -173,12 +184,39 @@ class ToolExecutor(Struct):
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
             await self._decided(context, call, await self.scope.approvals.current(asked), resolved=unanswered.resolved)
         elif isinstance(decision, Ask):
-            await self._ask(context, call, decision.reason)
+            await self._ask(context, call, decision)
         else:
-            await self._run(context, [PermittedCall(call)])
+            permit = await self._permit(call) if decision.counted else None
+            await self._run(context, [PermittedCall(call, permit)])
 
-    def audit(self, context: RunContext, call: AskedCall, decision: Decision) -> None:
-        row = audit_of(self.scope.gate.principal.name, context.run, call, decision)
+    async def _counted(self, call: AskedCall, decision: Decision) -> Decision:
+        """Return the decision, once a use of the permission that it rests on is counted; another if none is left."""
+        gate, approvals = self.scope.gate, self.scope.approvals
+        while isinstance(decision, Allow) and decision.counted:
+            permission = gate.policy.permission(decision.counted)
+            if permission is None or await approvals.use(permission, call.id):
+                break
+            gate.use_up(permission.id, day_of(approvals.clock()))  # or it was withdrawn, perhaps at another server
+            decision = self._decide(call)
+        return decision
+
+    def _could_ask(self, call: AskedCall) -> bool:
+        tool = self.scope.toolbox.tool(self.scope.toolbox.normalise_call(call.name, call.arguments)[0])
+        return tool is not None and not tool.handed and not (tool.confined and tool.risk is Risk.READ)
+
+    async def _follow_permissions(self) -> None:
+        gate = self.scope.gate
+        gate.permit(await self.scope.approvals.permissions(gate.principal.name, gate.chosen_permissions))
+        if self.scope.recorder:
+            self.scope.recorder.permitted(gate.policy.permissions)
+
+    async def _permit(self, call: AskedCall) -> Permit:
+        """Return the permit for a call that a permission allows and whose use is counted."""
+        binding = await self._binding(call)
+        return Permit(fingerprint(self.scope.gate.principal.name, call.name, call.arguments, binding))
+
+    def audit(self, context: RunContext, call: AskedCall, decision: Decision, facts: str) -> None:
+        row = audit_of(self.scope.gate.principal.name, context.run, call, decision, facts)
         if not isinstance(decision, Refuse) and (secrets := in_words(self._secrets(call))):
             row = replace(row, why=f"{row.why} {secrets}".lstrip())
         context.conversation.record(row)
@@ -204,8 +242,10 @@ class ToolExecutor(Struct):
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""
         name, arguments = self.scope.toolbox.normalise_call(call.name, call.arguments)
-        if reaches_hosts(self.scope.toolbox.tool(name)):
-            arguments = narrowed(self.scope.gate.policy.holding, arguments)
+        tool, policy = self.scope.toolbox.tool(name), self.scope.gate.policy
+        if tool and reaches_hosts(tool):
+            arguments = narrowed(policy.holding, arguments)
+            arguments = with_permitted_hosts(policy.usable_permissions, tool, arguments, policy.surroundings)
         return replace(call, name=name, arguments=arguments)
 
     async def _judge(
@@ -224,17 +264,21 @@ class ToolExecutor(Struct):
         return await self.scope.guards.judge_calls(effects, self.scope.totals, conversation)
 
     def _decide(self, call: AskedCall) -> Decision:
+        return decide_call(self._request(call))
+
+    def _facts(self, request: CallRequest, call: AskedCall) -> str:
+        return facts_of(request, self.scope.gate, self.scope.toolbox.tool(call.name), call.arguments)
+
+    def _request(self, call: AskedCall) -> CallRequest:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
-        return decide_call(
-            CallRequest(
-                name=call.name,
-                policy=self.scope.gate.policy,
-                dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
-                objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
-                hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
-                quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
-                is_handed=is_handed,
-            )
+        return CallRequest(
+            name=call.name,
+            policy=self.scope.gate.policy,
+            dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
+            objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
+            hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
+            quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
+            is_handed=is_handed,
         )
 
     async def ask_hooks(self, calls: Iterable[AskedCall], conversation: Conversation) -> None:
@@ -261,24 +305,42 @@ class ToolExecutor(Struct):
     def _has_effect(self, call: AskedCall) -> bool:
         return self.scope.toolbox.changes(call.name)
 
-    async def _ask(self, context: RunContext, call: AskedCall, reason: str, number: int = 1) -> None:
-        conversation = context.conversation
+    async def _ask(self, context: RunContext, call: AskedCall, why: Ask, number: int = 1) -> None:
+        conversation, principal = context.conversation, self.scope.gate.principal
         asked = replace(call, id=question_id(call.id, number))
+        origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
+        proposals = self._proposals(call) if why.by in ANSWERABLE else ()
         secrets = self._secrets(call)
-        reason, bound = f"{reason} {in_words(secrets)}".rstrip(), bound_to(secrets)
+        reason, bound = f"{why.reason} {in_words(secrets)}".rstrip(), bound_to(secrets)
         row = self.scope.approvals.open(
             context.run,
             conversation.session,
-            self.scope.gate.principal,
+            principal,
             asked,
             reason=reason,
             binding=await self._bound(call, bound),
+            origins=origins,
+            proposals=proposals,
             secrets=bound,
         )
         conversation.record(row)
-        await context.emit(ApprovalRequired(asked.id, call.name, call.arguments, reason, row.expires))
+        event = ApprovalRequired(
+            asked.id,
+            call.name,
+            call.arguments,
+            reason,
+            row.expires,
+            origins=origins or None,
+            proposals=to_builtins(proposals) if proposals else None,
+        )
+        await context.emit(event)
         await conversation.stored()
         await self._decided(context, call, row)
+
+    def _proposals(self, call: AskedCall) -> Sequence[Proposal]:
+        gate = self.scope.gate
+        tool = self.scope.toolbox.tool(call.name)
+        return proposals_of(tool, call.arguments, gate.principal, gate.policy.surroundings)
 
     async def _decided(self, context: RunContext, call: AskedCall, row: ApprovalRow, *, resolved: bool = False) -> None:
         """Wait for the decision and do as it says; with `resolved` the client knows of it."""
@@ -289,6 +351,8 @@ class ToolExecutor(Struct):
         if row.state != "approved":
             await self._refuse(context, call, denial_of(row))
             return
+        if row.scope == "always":
+            await self._follow_permissions()
         if row.scope == "session":
             grants = await self.scope.approvals.grants(context.conversation.session)
             self.scope.gate.grant(grants)
@@ -299,7 +363,7 @@ class ToolExecutor(Struct):
         elif (number := number_of(row, call.id)) == MOST:
             await self._refuse(context, call, given_up(call.name))
         else:  # the person agreed to something else: nothing is done without another yes
-            await self._ask(context, call, reason_again(row), number + 1)
+            await self._ask(context, call, Ask(reason_again(row)), number + 1)
 
     async def _approved(self, context: RunContext, call: AskedCall, row: ApprovalRow) -> None:
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
@@ -363,6 +427,10 @@ class ToolExecutor(Struct):
             self.scope.recorder.finished(call, finished.text)
         whole, finished = self._shortened(finished, call, conversation)
         screened: Sequence[AgentEvent] = ()
+        shown = finished.text
+        marks, tool = self.scope.marks, self.scope.toolbox.tool(call.name)
+        if marks and not untrusted:
+            untrusted = await marks.is_known(call.name, shown)
         if untrusted:
             self.scope.gate.taint()
             finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
@@ -371,11 +439,13 @@ class ToolExecutor(Struct):
         withheld = denial is not None or finished.text == WITHHELD
         if not withheld:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
+        if marks and untrusted:
+            await marks.take_result(call.id, tool, *(() if withheld else (whole, shown)))
         pictures = () if withheld else outcome.pictures
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
-        shown = (image_event(one, call.id) for one in pictures)
-        await context.emit_all((*screened, *shown, finished, *self.scope.guards.news(conversation)))
+        images = (image_event(one, call.id) for one in pictures)
+        await context.emit_all((*screened, *images, finished, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""

@@ -21,7 +21,17 @@ from app.transcript.titles import one_line
 
 MOST_TEXT = 32_000  # characters of a message or template
 LONGEST_NAME = 80
-OPTIONS = ("profile", "model", "tools", "approval", "max_rounds", "max_calls", "max_tokens", "time_limit_s")
+OPTIONS = (
+    "profile",
+    "model",
+    "tools",
+    "permissions",
+    "approval",
+    "max_rounds",
+    "max_calls",
+    "max_tokens",
+    "time_limit_s",
+)
 
 
 def _name(text: str) -> str:
@@ -47,6 +57,7 @@ class RunPart(StrictModel):
     profile: str | None = Field(default=None, max_length=64)
     model: str | None = Field(default=None, max_length=LONGEST_MODEL)
     tools: list[str] | None = Field(default=None, max_length=1024)
+    permissions: list[Annotated[str, Field(max_length=64)]] | None = Field(default=None, max_length=200)
     approval: Annotated[ApprovalMode, Strict(strict=False)] = ApprovalMode.DENY
     max_rounds: int | None = Field(default=None, ge=1, le=200)
     max_calls: int | None = Field(default=None, ge=1, le=100_000)

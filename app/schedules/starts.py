@@ -13,7 +13,7 @@ from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
 from app.storage.schedules import ScheduleRow, TriggerRow
-from app.transcript.run_request import RunRequest
+from app.transcript.run_request import NotFound, RunRequest
 
 KEPT = 20  # occurrences of each schedule and trigger
 
@@ -40,6 +40,10 @@ class Starts(Struct, frozen=True):
 
     async def check(self, principal: Principal, options: RunOptions) -> None:
         """Raises NotFound if no run with these options could begin now."""
+        if options.permissions:
+            known = {row.id for row in await self.unattended.factory.store.permissions(principal.name)}
+            if missing := [one for one in options.permissions if one not in known]:
+                raise NotFound(f"permissions: you have no {', '.join(map(ascii, missing[:5]))}; see GET /permissions")
         await self.unattended.check(principal, await self._narrowed(principal, options))
 
     async def _narrowed(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:

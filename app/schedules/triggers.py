@@ -120,7 +120,7 @@ class Triggers:
 
         key = IdempotencyKey(f"trigger\n{row.id}\n{occurrence}", delivery.digest)
         try:
-            turn = RunRequest(text, key=key, untrusted=True, beside=beside)
+            turn = RunRequest(text, key=key, untrusted=True, outside=True, beside=beside)
             return (await self._starts.begin(row, turn)).id
         except (NotFound, BudgetSpent, FolderUnusable) as reason:
             known = await self._store.key(row.principal, key.value)

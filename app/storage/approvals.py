@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.storage.changes import Change, ChangeWriter
+from app.storage.changes import Change
+from app.storage.people.permissions import PermissionStore
 
 
 class ApprovalRow(Change, frozen=True):
@@ -13,8 +14,9 @@ class ApprovalRow(Change, frozen=True):
 
     `state` is `pending`, `approved`, `denied`, `expired` or `withdrawn` (its run has ended, or the call is forbidden
     by now). `arguments` is JSON, `fingerprint` identifies the call. `edited`: JSON of the arguments that replace the
-    model's, `note`: a comment on the decision. `expires` is None for an approval without a time limit. `secrets` are
-    those that the call was shown with.
+    model's, `note`: a comment on the decision, `door`: the way by which it came (a key of `app.policy.doors.DOORS`).
+    `expires` is None for an approval without a time limit. `origins`: JSON of the spans of the arguments, `proposals`:
+    of the standing permissions that the person can give with it. `secrets` are those that the call was shown with.
     """
 
     run: str
@@ -33,6 +35,9 @@ class ApprovalRow(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    origins: str = "[]"
+    door: str | None = None
+    proposals: str = "[]"
     secrets: str = ""
 
 
@@ -47,6 +52,26 @@ class ApprovalDecided(Change, frozen=True):
     scope: str | None = None
     edited: str | None = None
     note: str | None = None
+    door: str | None = None
+
+
+class DecisionLink(Change, frozen=True):
+    """A link that decides the approval of one call, once, until `expires`. `sha256` is the hash of its token."""
+
+    sha256: str
+    run: str
+    call: str
+    session: str
+    principal: str
+    fingerprint: str
+    created: float
+    expires: float
+
+
+class DecisionLinksExpired(Change, frozen=True):
+    """All links that were over at this time are deleted."""
+
+    expires: float
 
 
 class GrantRow(Change, frozen=True):
@@ -76,7 +101,7 @@ class GrantRevoked(Change, frozen=True):
     id: str
 
 
-class ApprovalStore(ChangeWriter, Protocol):
+class ApprovalStore(PermissionStore, Protocol):
     async def approval(self, run: str, call: str) -> ApprovalRow | None: ...
 
     async def approvals(self, principal: str) -> list[ApprovalRow]:
@@ -93,6 +118,9 @@ class ApprovalStore(ChangeWriter, Protocol):
 
     async def decide_approval(self, decided: ApprovalDecided, also: Sequence[Change] = ()) -> bool:
         """Compare and set: return False, and write nothing, if the approval is not pending any more."""
+
+    async def decision_link(self, sha256: str) -> DecisionLink | None:
+        """The link of a token, by its hash."""
 
     async def grants(self, session: str) -> list[GrantRow]:
         """Grants of a session, oldest first, expired ones included."""

@@ -46,7 +46,8 @@ class McpPinRemoved(Change, frozen=True):
 class McpTrustRow(Change, frozen=True):
     """A person's declaration of an MCP server (`tool` is empty), or of a tool of it, as trusted.
 
-    It is for the server of this `identity`. None leaves a value as it is. A later one replaces it.
+    It is for the server of this `identity`. None leaves a value as it is. `arguments`: JSON of the columns by name. A
+    later one replaces it.
     """
 
     server: str
@@ -57,6 +58,7 @@ class McpTrustRow(Change, frozen=True):
     untrusted: bool | None
     by: str
     at: float
+    arguments: str | None = None
 
 
 class McpTrustRemoved(Change, frozen=True):

@@ -89,6 +89,28 @@ class ResultRow(Change, frozen=True):
     written: str | None = None
 
 
+class UntrustedMarks(Change, frozen=True):
+    """Digests of an untrusted text, by which it is known again (`app.provenance.marks`), kept as long as its session.
+
+    `place` is the tool whose result it is, empty for a message. `at` is the time in microseconds.
+    """
+
+    session: str
+    run: str
+    call: str
+    principal: str
+    place: str
+    at: int
+    digests: bytes
+
+
+class UntrustedMarksForgotten(Change, frozen=True):
+    """The oldest marks of a principal are deleted, those of `until` included."""
+
+    principal: str
+    until: int
+
+
 class ResultPart(Struct, frozen=True):
     """A slice of a stored result; `characters` counts the whole."""
 
@@ -141,6 +163,12 @@ class SessionStore(ChangeWriter, Protocol):
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         """Summaries of a session, the one of most messages last."""
+
+    async def marks_state(self, principal: str) -> tuple[int, int]:
+        """The number of rows of marks of a principal, and a checksum of their times."""
+
+    async def marks(self, principal: str, after: int) -> list[tuple[UntrustedMarks, str]]:
+        """The marks of a principal from after that time, oldest first, each with the title of its session."""
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         """At most `size` characters of a stored result, from the character `offset`; None if it was not stored."""

@@ -20,6 +20,7 @@ from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
 from app.storage.notices.notifications import NotificationStore
+from app.storage.people.permissions import PermissionStore
 from app.storage.people.prompts import PromptStore
 from app.storage.people.secrets import SecretTable
 from app.storage.people.sign_ins import SignInStore
@@ -58,6 +59,7 @@ class Store(
     SignInStore,
     PromptStore,
     BranchStore,
+    PermissionStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

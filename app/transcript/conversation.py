@@ -24,6 +24,10 @@ NOT_RUN = "This call was not run: its run ended first."
 NO_RESULT = "No result: this call was handed to the client, which has not sent its result."
 
 
+def _as_it_is(message: Message) -> Message:
+    return message
+
+
 class Conversation:
     """The messages of one session.
 
@@ -53,6 +57,7 @@ class Conversation:
         self.messages = [redactor.redact_value(message) for message in messages]
         self.record = record
         self.recorder: Recorder | None = None  # of the run under way, if that is recorded
+        self.watch: Callable[[Message], Message] = _as_it_is  # each message before it is kept
         self.stored = stored
         self.log_event = log_event
         self._keep = keep
@@ -65,7 +70,7 @@ class Conversation:
         self._stopped: dict[str, tuple[str, bool]] = {}
 
     def append(self, message: Message) -> None:
-        message = self._marked(self.redactor.redact_value(message))
+        message = self.watch(self._marked(self.redactor.redact_value(message)))
         self._keep(len(self.messages), message)
         self.messages.append(message)
 
@@ -74,8 +79,8 @@ class Conversation:
 
         It is untrusted if a document is attached: a person seldom has written what that says.
         """
-        if any(one.media_type == PDF for one in message.attachments):
-            message = replace(message, untrusted=True)
+        if not message.untrusted and any(one.media_type == PDF for one in message.attachments):
+            message = replace(message, untrusted=True, sender=message.sender or "person")
         match message:
             case Message(role="user", at=None):
                 return replace(message, at=self._clock())

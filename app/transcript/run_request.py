@@ -11,6 +11,7 @@ from msgspec import Struct
 from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
+from app.core.spans import SourceKind
 from app.storage.changes import Change
 from app.storage.runs import HelperRow, RunRow
 from app.transcript.titles import NAMELESS, title_of
@@ -100,6 +101,19 @@ def has_mark(row: RunRow, mark: str) -> bool:
     return mark in row.policy and mark in json.loads(row.policy)
 
 
+SENDERS: tuple[tuple[str, SourceKind], ...] = (
+    (HELPER, "model"),
+    (SENT_BY, "session"),
+    (UNTRUSTED, "client"),
+    (UNASKED, "result"),  # of a job that has ended
+)
+
+
+def sender_of(row: RunRow) -> SourceKind | Literal[""]:
+    """Return the kind of source whose words the message of a run has; empty for the person."""
+    return next((kind for mark, kind in SENDERS if has_mark(row, mark)), "")
+
+
 def trace_of(row: RunRow) -> str:
     """Return the traceparent that a run was begun with, also after a restart; empty without one."""
     return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
@@ -109,7 +123,8 @@ class RunRequest(Struct, frozen=True):
     """The request for a run. Without a session a new one is created; `policy` is JSON to make its agent from again.
 
     `asked`: by a person, whose budget may be spent; what the server begins by itself is not refused for that, unless
-    it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted.
+    it is `budgeted`. `untrusted`: the message holds text of third parties, so that the conversation is tainted;
+    `outside`: its text itself is such, by which it is known again elsewhere.
     `notice` is for those who read the run's log. `beside` are changes of the transaction that creates the run.
 
     `results` answer calls of the session that were handed over; they stand before the message, which may then be empty.
@@ -133,6 +148,7 @@ class RunRequest(Struct, frozen=True):
     asked: bool = True
     budgeted: bool = False
     untrusted: bool = False
+    outside: bool = False
     beside: Callable[[RunRow], Sequence[Change]] | None = None
     files: Sequence[File] = ()
     notice: Notice | None = None

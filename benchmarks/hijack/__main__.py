@@ -18,13 +18,14 @@ from pathlib import Path
 
 from app.config.settings import load_settings
 from app.core.rules import ApprovalMode, ToolRule
-from benchmarks.hijack import costs
+from benchmarks.hijack import attacks, costs, questions
 from benchmarks.hijack.model import Hijackable
 from benchmarks.hijack.runs import Policy, Stage, stage
 from benchmarks.hijack.suites import MARKER, VERSION, Suite, suites
 from tools.base.rights import Role
 
 RULES = Path(__file__).with_name("tools.toml")
+QUESTIONS = "questions"  # an argument: only how often a person is asked
 NO_GATE = Policy("no-gate", ApprovalMode.AUTO, taint=False, role=Role.ADMIN)
 POLICIES = (
     NO_GATE,
@@ -131,13 +132,13 @@ def wrong(policy: Policy, tally: Tally) -> list[str]:
     found = [f"errand lost though all of it was approved: {one}" for one in tally.broken]
     if policy is NO_GATE and not tally.by_calls:
         found.append("nothing succeeds without the gate: the attack does not work")
-    if policy.taint and tally.acted:
-        found.append(f"{tally.acted} calls ran for the stranger under {policy.name}")
+    if policy.taint and tally.by_calls:
+        found.append(f"{tally.by_calls} injections succeed by calls under {policy.name}")
     return found
 
 
 def main() -> None:
-    only = sys.argv[1:]
+    only = [name for name in sys.argv[1:] if name != QUESTIONS]
     if unknown := set(only) - {policy.name for policy in POLICIES}:
         sys.exit(f"Not policies: {', '.join(unknown)}. There are: {', '.join(policy.name for policy in POLICIES)}.")
     rules = load_settings({"config": str(RULES)}, {}).settings.tools
@@ -145,9 +146,13 @@ def main() -> None:
     errands, injections = (sum(map(len, each)) for each in zip(*((s.errands, s.injections) for s in dojo), strict=True))
     print(f"AgentDojo {VERSION}: {errands} errands, {injections} injections.")
     print(LEGEND)
-    chosen = [policy for policy in POLICIES if not only or policy.name in only]
+    if QUESTIONS in sys.argv:
+        questions.show(dojo, rules)
+    chosen = [policy for policy in POLICIES if (not only and QUESTIONS not in sys.argv) or policy.name in only]
     found = [text for policy in chosen for text in wrong(policy, asyncio.run(measured(policy, dojo, rules)))]
-    costs.main()
+    attacks.main()
+    if QUESTIONS not in sys.argv:
+        costs.main()
     sys.exit("\n".join(found) or None)
 
 

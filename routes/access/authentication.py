@@ -45,6 +45,7 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO, OPENAPI})
 KEY_HEADER = "x-api-key"
 PAGE = "/page/"
 SHARED = "/shared/"  # a link is its own proof, for one conversation to read
+DECIDE = "/decide"  # as such a link is, for one decision: GET below it shows the call, POST to it decides
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
 LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
 WRONG_PER_MINUTE = 10  # tokens, from one client
@@ -205,7 +206,7 @@ def check_fetch_site(scope: Scope, headers: Headers) -> None:
     if all(site.lower() in OWN_SITES for site in sites):
         return
     followed = scope["method"] == "GET" and headers.get("sec-fetch-mode", "").lower() == "navigate"
-    if not (followed and (scope["path"] in LINKABLE or scope["path"].startswith(SHARED))):
+    if not (followed and (scope["path"] in LINKABLE or scope["path"].startswith((SHARED, f"{DECIDE}/")))):
         raise Refused(403, "wrong_site", "Pages of other sites may not call this server. Open it in its own tab.")
 
 
@@ -214,7 +215,9 @@ def _open_to_all(scope: Scope, headers: Headers) -> bool:
     path = scope["path"]
     if scope["method"] == "POST" and DELIVERY.fullmatch(path):
         return True
-    if scope["method"] in ("GET", "HEAD") and path.startswith(SHARED):
+    if scope["method"] in ("GET", "HEAD") and path.startswith((SHARED, f"{DECIDE}/")):
+        return True
+    if scope["method"] == "POST" and path == DECIDE:
         return True
     return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
 

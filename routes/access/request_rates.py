@@ -12,7 +12,8 @@ WRONG = "wrong token"  # by client
 WRONG_DELIVERIES = "unproven delivery"  # by client
 DELIVERIES = "delivery"  # by trigger
 SHARED = "shared page"  # by client
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED)
+WRONG_LINKS = "wrong link"  # by client
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS)
 
 
 class Window(NamedTuple):

@@ -24,8 +24,8 @@ from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.remote import NoServer, Refusal, remote_of, server_flags
 from routes.cli.tokens import with_store
 from routes.protocol.errors import Refused
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import ChatFailed
+from routes.texts.exact import exact
 from tools.base.containment import lies_in
 
 BY = "the command line"

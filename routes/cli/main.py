@@ -233,8 +233,12 @@ COMMANDS = (
     _command("connect", "connect another program to the server: Codex, Claude Code, SDKs", "routes.cli.connect", BOTH),
     _command("memory", "list, search, edit and delete what is remembered about you", "routes.cli.memory", SERVER),
     _command(
-        "rules", "list the operator's rules on arguments, and test a call against them", "routes.cli.rules", SERVER
+        "rules",
+        "list the operator's rules on arguments, and try them on calls of now and of the past",
+        "routes.cli.rules",
+        BOTH,
     ),
+    _command("permission", "list and withdraw what you have allowed for good", "routes.cli.permissions", SERVER),
     _command("webhook", "add, list, test and remove webhooks for notifications", "routes.cli.webhooks", SERVER),
     _command(
         "db",

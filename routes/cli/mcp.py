@@ -14,9 +14,9 @@ from app.storage.mcp import McpServerRemoved, McpStore
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import NoServer, Remote, server_flags, with_remote
 from routes.cli.tokens import with_store
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
-from tools.base.rights import Risk, Role, Trust, results_in_words
+from routes.texts.exact import exact
+from tools.base.rights import Column, Risk, Role, Trust, columns_in_words, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, read_config, transport_of
 from tools.mcp.config.variables import Variables
@@ -63,9 +63,24 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
 def _trust_flags(trust: argparse.ArgumentParser) -> None:
     trust.add_argument("--role", choices=list(Role), help="the role that its use requires")
     trust.add_argument("--risk", choices=list(Risk), help="the strongest effect that it has")
+    trust.add_argument(
+        "--argument",
+        action="append",
+        dest="arguments",
+        type=_column,
+        metavar="NAME=COLUMN",
+        help=f"what an argument is for: {', '.join(Column)} (repeatable; without any it is guessed by name and schema)",
+    )
     results = trust.add_mutually_exclusive_group()
     results.add_argument("--trusted-results", dest="untrusted", action="store_const", const=False, help=RESULTS[False])
     results.add_argument("--untrusted-results", dest="untrusted", action="store_const", const=True, help=RESULTS[True])
+
+
+def _column(text: str) -> tuple[str, Column]:
+    name, _, column = text.rpartition("=")
+    if not name or column not in set(Column):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COLUMN with one of {', '.join(Column)}")
+    return name, Column(column)
 
 
 def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -247,7 +262,8 @@ def _approve(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
 
 
 def _trust(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:
-    fields = {"tool": args.tool or None, "role": args.role, "risk": args.risk, "untrusted": args.untrusted}
+    fields: dict[str, Any] = {"tool": args.tool or None, "role": args.role, "risk": args.risk}
+    fields |= {"untrusted": args.untrusted, "arguments": dict(args.arguments) if args.arguments else None}
     given = {name: value for name, value in fields.items() if value is not None}
     return _print_classified(_ask(remote, args.name, "trust", given), args.tool)
 
@@ -264,6 +280,8 @@ def _print_classified(server: Mapping[str, Any], only: str) -> int:
             sources = one["sources"]
             line = f"{one['tool']}: role {one['role']} ({sources['role']}), risk {one['risk']} ({sources['risk']}), "
             print(exact(f"{line}{results_in_words(one['untrusted'])} ({sources['untrusted']})"))
+            if one.get("arguments"):
+                print(exact(f"  {columns_in_words(one['arguments'])} ({sources['arguments']})"))
     return 0
 
 
@@ -281,7 +299,7 @@ def _declarations(server: Mapping[str, Any]) -> list[str]:
 
 
 def _in_words(given: Mapping[str, Any]) -> str:
-    return Trust(given["role"], given["risk"], given["untrusted"]).words
+    return Trust(given["role"], given["risk"], given["untrusted"], given.get("arguments")).words
 
 
 def _logs(args: argparse.Namespace, remote: Remote, _: Loaded) -> int:

@@ -13,8 +13,8 @@ from app.config.settings import Loaded
 from app.memory.limits import MOST_PAGE
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
+from routes.texts.exact import exact
 from tools.base.access import KINDS
 
 COLUMNS = ("id", "kind", "day", "text")

@@ -31,8 +31,8 @@ from routes.cli.endpoints import BY, TAKEN_IN, first_of, warn_of_settings
 from routes.cli.remote import NoServer, Refusal, remote_of, server_flags
 from routes.cli.tokens import with_store
 from routes.protocol.errors import Refused
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import ChatFailed
+from routes.texts.exact import exact
 
 COLUMNS = ("name", "state", "model", "quantisation", "context", "slots", "memory", "file")
 

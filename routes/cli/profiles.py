@@ -35,7 +35,7 @@ from app.transcript.run_request import NotFound
 from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.tokens import shared_profile, with_store
 from routes.protocol.errors import Refused
-from routes.terminal.approval_text import one_line
+from routes.texts.exact import one_line
 from tools.base.rights import Role
 
 BY = "the command line"

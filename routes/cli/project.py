@@ -9,7 +9,7 @@ from typing import Any
 
 from app.config.settings import Loaded
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import exact
+from routes.texts.exact import exact
 
 ACTIONS = ("show", "accept", "decline")
 NONE = "The workspace has no instructions (AGENTS.md, .agents/skills)."

@@ -14,8 +14,8 @@ from app.config.settings import Loaded
 from app.schedules.signatures import SCHEMES
 from routes.cli.columns import aligned
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
+from routes.texts.exact import exact
 
 MODES = ("deny", "ask", "sandboxed", "auto")
 TIMES = {
@@ -24,7 +24,19 @@ TIMES = {
     "once": "a date and time, such as 2027-01-31T09:00",
 }
 SECRET = "Its secret, shown only this once: {secret}"
-SHOWN = {"name", "message", "session", "missed", "scheme", "template", "time_zone", "profile", "model", "tools"}
+SHOWN = {
+    "name",
+    "message",
+    "session",
+    "missed",
+    "scheme",
+    "template",
+    "time_zone",
+    "profile",
+    "model",
+    "tools",
+    "permissions",
+}
 
 
 class Kind(Struct, frozen=True):
@@ -103,6 +115,8 @@ def _actions(
     add.add_argument(
         "--tools", dest="its_tools", metavar="NAMES", help="separated by commas (default: those that read)"
     )
+    text = "the standing permissions of its runs, by id, separated by commas (default: all of yours)"
+    add.add_argument("--permissions", dest="its_permissions", metavar="IDS", help=text)
     add.add_argument("--approval", dest="its_approval", choices=MODES, help="default: deny")
     add.add_argument("--rounds", dest="its_max_rounds", type=int, metavar="N", help="the most rounds of each run")
     add.add_argument(
@@ -163,8 +177,8 @@ def _act(kind: Kind, args: argparse.Namespace, remote: Remote) -> list[str]:
 def _fields(args: argparse.Namespace) -> dict[str, Any]:
     given = {name.removeprefix("its_"): value for name, value in vars(args).items() if name.startswith("its_")}
     fields = {"name": args.name, "message": args.message} | {k: v for k, v in given.items() if v is not None}
-    if "tools" in fields:
-        fields["tools"] = [name.strip() for name in fields["tools"].split(",") if name.strip()]
+    for listed in {"tools", "permissions"} & fields.keys():
+        fields[listed] = [name.strip() for name in fields[listed].split(",") if name.strip()]
     return fields
 
 

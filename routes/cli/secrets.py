@@ -21,7 +21,7 @@ from routes.cli.columns import action, aligned, flag_problems
 from routes.cli.endpoints import BY, TAKEN_IN
 from routes.cli.tokens import with_store
 from routes.protocol.errors import Refused
-from routes.terminal.approval_text import exact
+from routes.texts.exact import exact
 
 COLUMNS = ("name", "variable", "hosts", "tools", "role", "paths", "source", "added", "last used")
 NOT_HERE = (

@@ -10,8 +10,8 @@ from typing import Any
 from app.config.settings import Loaded
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import Remote, server_flags, with_remote
-from routes.terminal.approval_text import exact
 from routes.terminal.event_client import step
+from routes.texts.exact import exact
 
 COLUMNS = ("id", "name", "state", "pending", "url")
 DELIVERIES = ("id", "type", "state", "attempts", "created", "error")
@@ -31,6 +31,7 @@ def webhook_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.Argument
     add.add_argument("--name", help="a name for lists (default: the host)")
     add.add_argument("--events", metavar="NAMES", help="such as approval.required,run.ended (default: all)")
     add.add_argument("--channel", metavar="NAME", help="what it is sent: webhook (signed JSON, the default) or ntfy")
+    add.add_argument("--decides", action="store_true", help="send links that decide what waits for your approval")
     add.add_argument("--everyone", action="store_true", help="the events of all principals, for admins")
     listing = actions.add_parser("list", help="list your webhooks, one per line", allow_abbrev=False)
     children = [add, listing]
@@ -77,7 +78,7 @@ def _act(args: argparse.Namespace, remote: Remote) -> int:
 def _request(args: argparse.Namespace) -> Mapping[str, Any]:
     events = [one.strip() for one in (args.events or "").split(",") if one.strip()]
     body: dict[str, Any] = {"url": args.address, "events": events, "everyone": args.everyone}
-    return body | {name: value for name in ("name", "channel") if (value := getattr(args, name))}
+    return body | {name: value for name in ("name", "channel", "decides") if (value := getattr(args, name))}
 
 
 def _tested(answer: Mapping[str, Any]) -> int:

@@ -29,10 +29,12 @@ NO_PREVIEW = "{name} does not change a file, so there is nothing to compare. Rev
 
 def approval_fields(row: ApprovalRow) -> dict[str, Any]:
     named = {name: getattr(row, name) for name in ASKED}
-    decided = {name: getattr(row, name) for name in ("by", "scope", "note") if getattr(row, name) is not None}
+    decided = {name: getattr(row, name) for name in ("by", "door", "scope", "note") if getattr(row, name) is not None}
     edited = {"edited": json.loads(row.edited)} if row.edited else {}
     arguments = {"arguments": json.loads(row.arguments), "expires_at": row.expires}
-    return named | arguments | decided | edited
+    arguments |= {"origins": origins} if (origins := json.loads(row.origins)) else {}
+    offered = {"proposals": proposals} if row.state == "pending" and (proposals := json.loads(row.proposals)) else {}
+    return named | arguments | decided | edited | offered
 
 
 async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
@@ -46,8 +48,9 @@ async def with_path(store: RunStore, row: ApprovalRow) -> dict[str, Any]:
 async def list_approvals(request: Request) -> Response:
     """The calls that wait for your approval.
 
-    Oldest first. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as `{session, run,
-    call}` each.
+    Oldest first. `proposals` are the [standing permissions](rules.md#standing-permissions) that can be given with it,
+    as `pattern` and `words`. Those of [helpers](helpers.md) have the `path` of runs down to the one that asks, as
+    `{session, run, call}` each.
     """
     store = services_of(request).store
     rows = await store.approvals(current_principal(request).name)
@@ -57,8 +60,8 @@ async def list_approvals(request: Request) -> Response:
 async def decide(request: Request) -> Response:
     """Approve or deny a waiting call.
 
-    `approve` or `deny`; 409 if it was already decided, 410 if it has expired. See
-    [approvals](approvals-and-sandbox.md#deciding).
+    `approve` or `deny`; 409 if it was already decided, with the `decision`, `by` whom and by which `door`, 410 if it
+    has expired. See [approvals](approvals-and-sandbox.md#deciding).
     """
     services, principal = services_of(request), current_principal(request)
     run, call = request.path_params["run"], request.path_params["call"]
@@ -71,6 +74,9 @@ async def decide(request: Request) -> Response:
         pattern=body.pattern,
         hosts=body.hosts,
         note=body.note,
+        door=body.door,
+        per_day=body.per_day,
+        expires=body.expires,
     )
     return ASCIIResponse(approval_fields(await services.runs.decide(run, call, principal, review)))
 

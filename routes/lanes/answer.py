@@ -70,7 +70,13 @@ class WaitingCall(Struct):
     seq: int
 
 
-Item = Words | HandedCall | OwnCall | WaitingCall
+class DecidedCall(Struct):
+    """The decision on a call that has waited; `fields` are those of `approval.resolved`."""
+
+    fields: dict[str, Any]
+
+
+Item = Words | HandedCall | OwnCall | WaitingCall | DecidedCall
 
 
 class Answer(Struct):
@@ -126,6 +132,8 @@ class Answer(Struct):
                 self._reject_call(fields["call"], fields.get("name", ""), fields["reason"])
             case events.ApprovalRequired.type:
                 self.items.append(WaitingCall(fields["call"], fields["name"], fields["arguments"], row.seq))
+            case events.ApprovalResolved.type:
+                self.items.append(DecidedCall(fields))
             case events.Usage.type:
                 self.usage = fields
                 self.used.add(fields)

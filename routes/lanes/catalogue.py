@@ -55,6 +55,7 @@ LANES: tuple[Lane, ...] = (
         whole=whole_response,
         error=openai_error,
         prepare=with_items,
+        door="responses",
         about="OpenAI's Responses, streamed or whole. See [Responses](#responses).",
         body=Body({"model": "text", "input": "any"}, {"model": "dragoman/agent", "input": "Hello"}),
         answer={"id": "text", "object": "text", "output": ["object"]},
@@ -66,6 +67,7 @@ LANES: tuple[Lane, ...] = (
         encoder=AGUIEncoder,
         whole=stream_only,
         error=openai_error,
+        door="ag-ui",
         about="AG-UI, always streamed. See [AG-UI](#ag-ui).",
         body=Body(
             {"threadId": "text", "runId": "text", "messages": MESSAGES, "tools?": ["object"], "context?": ["object"]},
@@ -88,6 +90,7 @@ LANES: tuple[Lane, ...] = (
         whole=stream_only,
         error=plain_error,
         headers=HEADERS,
+        door="ui-messages",
         about="The UI message stream of the AI SDK, always streamed. See [its rules](#ui-message-stream).",
         body=Body(
             {"id": "text", "messages": [{"role": "text", "parts": ["object"]}]},

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from app.core.attachments import File
 from app.core.messages import Message
+from app.policy.doors import Door
 from app.runs.run_options import ClientTool
 from app.storage.principals import Principal
 from app.storage.runs import EventRow
@@ -97,7 +98,7 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 
 
 class Lane(Struct, frozen=True):
-    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`."""
+    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`."""
 
     name: str
     path: str
@@ -107,6 +108,7 @@ class Lane(Struct, frozen=True):
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
+    door: Door = "api"
     about: str = ""
     body: Body | None = None
     answer: Shape | None = None

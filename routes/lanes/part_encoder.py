@@ -193,6 +193,12 @@ class PartEncoder(ABC):
         self._continues = self._continues or fields["code"] == "continued"
         self.note(events.Notice.type, fields)
 
+    def _resolve(self, fields: Fields) -> None:
+        """Say who has decided: perhaps another than this stream's client, whose verdict came too late."""
+        if fields.get("door"):
+            self.note(events.ApprovalResolved.type, fields)
+        self.resolve(fields)
+
     def _note_context(self, fields: Fields) -> None:
         self.note(fields["type"], fields)
 
@@ -211,7 +217,7 @@ class PartEncoder(ABC):
         events.ToolRejected.type: _reject,
         events.ToolHanded.type: _hand,
         events.ApprovalRequired.type: _ask,
-        events.ApprovalResolved.type: lambda self, fields: self.resolve(fields),
+        events.ApprovalResolved.type: _resolve,
         events.Notice.type: _notice,
         events.ContextTrimmed.type: _note_context,
         events.ContextSummarised.type: _note_context,

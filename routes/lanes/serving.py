@@ -124,7 +124,9 @@ class Serving(Struct, frozen=True):
         if retries and (row := await self.attendance.join(self.services.runs, key, self.principal)):
             return Resumed(row, 0)
         if self.body.request.verdicts:
-            return await resumed_run(self.services, self.principal, self._sessions, self.body.request)
+            return await resumed_run(
+                self.services, self.principal, self._sessions, self.body.request, door=self.lane.door
+            )
         start = self._start_agent if model_choice(self.body.request.model).agent else self._start_relay
         row = await start(self.body.request)
         self.attendance.remember(key, row)

@@ -294,6 +294,7 @@ def _begun(messages: Sequence[Message], files: Sequence[File]) -> RunRequest:
         imported=_sent(history, files),
         files=_sent(new, files),
         untrusted=any(message.untrusted for message in new),
+        outside=any(message.untrusted for message in messages if message.role == "user"),
     )
 
 
@@ -301,7 +302,9 @@ def _continued(session: str, new: Sequence[Message], files: Sequence[File]) -> R
     results = [CallResult(message.call, message.text) for message in new if message.role == "tool" and message.call]
     words = [message for message in new if message.role != "tool"]
     untrusted = any(message.untrusted for message in words)
-    return RunRequest(_joined(words), session, results=results, files=_sent(new, files), untrusted=untrusted)
+    return RunRequest(
+        _joined(words), session, results=results, files=_sent(new, files), untrusted=untrusted, outside=untrusted
+    )
 
 
 def _joined(messages: Iterable[Message]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from app.core.events import ApprovalRequired
-from app.policy.approvals import AlreadyDecided
+from app.policy.approvals import AlreadyDecided, ApprovalExpired
+from app.policy.doors import Door
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow
 from app.storage.principals import Principal
@@ -30,7 +32,7 @@ class Resumed(Struct, frozen=True):
 
 
 async def resumed_run(
-    services: Services, principal: Principal, sessions: LaneSessions, request: LaneRequest
+    services: Services, principal: Principal, sessions: LaneSessions, request: LaneRequest, *, door: Door
 ) -> Resumed:
     """Decide what waits for the request's verdicts. Raises Refused, and what `RunManager.decide` raises."""
     waiting = await services.store.approvals(principal.name)
@@ -38,7 +40,7 @@ async def resumed_run(
     decided = list[ApprovalRow]()
     for verdict in request.verdicts:
         if row := pending.get(verdict.call):
-            await _decide(services, principal, row, verdict)
+            await _decide(services, principal, row, verdict, door)
             decided.append(row)
         else:  # a call of the conversation's run may have been decided meanwhile
             run = await sessions.named_run(request)
@@ -51,13 +53,15 @@ async def resumed_run(
     return Resumed(resumed, await _question_position(services, resumed.id, [row.call for row in decided]))
 
 
-async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict) -> None:
+async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict, door: Door) -> None:
     note = verdict.note[:LONGEST_NOTE] if verdict.note else None
-    review = Review("approve" if verdict.approved else "deny", arguments=verdict.arguments, note=note)
+    decision: Literal["approve", "deny"] = "approve" if verdict.approved else "deny"
     try:
-        await services.runs.decide(row.run, row.call, principal, review)
-    except AlreadyDecided:
-        return  # on the page, in this moment: that decision stands, and the client sees it in the stream
+        await services.runs.decide(
+            row.run, row.call, principal, Review(decision, arguments=verdict.arguments, note=note, door=door)
+        )
+    except (AlreadyDecided, ApprovalExpired):
+        return  # by another door, in this moment: that outcome stands, and the client sees it in the stream
 
 
 async def _question_position(services: Services, run: str, calls: Sequence[str]) -> int:

@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from app.budget.usage_report import COUNTS
+from app.core.spans import Span
 from app.redaction.output_chunks import OutputPart
 from app.storage.approvals import ApprovalRow
 from app.storage.audit import AuditRow
 from app.storage.documents import DocumentRow, SuggestionRow
 from app.storage.memories import MemoryRow
+from app.storage.people.permissions import PermissionRow
 from app.storage.people.sign_ins import SignInRow
 from routes.http import approvals, documents, health, jobs, memory
 from routes.http.people import sign_ins
@@ -80,6 +82,7 @@ _TARGET = {
     "created": "number",
 }
 _DOCUMENT = {**typed(DocumentRow, documents.ABOUT), "open_suggestions": "integer"}
+_DECISION = {name: shape for name, shape in typed(AuditRow).items() if name != "facts"}
 _JOB = {**typed(Job, jobs.SHOWN), "elapsed_s": "number"}
 _SESSION = {
     "id": "text",
@@ -107,8 +110,11 @@ COMPONENTS: Mapping[str, Shape] = {
         **typed(ApprovalRow, approvals.ASKED),
         "arguments": "object",
         "expires_at": "number?",
+        "origins?": [typed(Span)],
         "by?": "text?",
+        "door?": "text?",
         "scope?": "text?",
+        "proposals?": ["object"],
         "path?": ["object"],
     },
     "BranchChanges": {
@@ -244,7 +250,14 @@ COMPONENTS: Mapping[str, Shape] = {
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
-    "Webhook": {**_TARGET, "channel": "text", "everyone": "boolean", "pending": "integer", "dropped": "integer"},
+    "Webhook": {
+        **_TARGET,
+        "channel": "text",
+        "everyone": "boolean",
+        "decides": "boolean",
+        "pending": "integer",
+        "dropped": "integer",
+    },
     "Subscription": _TARGET,
     "Delivery": {
         "id": "text",
@@ -284,6 +297,15 @@ COMPONENTS: Mapping[str, Shape] = {
         "last_seen": "number?",
         "usage": "object",
     },
+    "Permission": {
+        **typed(PermissionRow, ("id", "tool", "run", "call", "created", "by", "per_day")),
+        "words": "text",
+        "pattern": "object",
+        "expires_at": "number?",
+        "uses_today": "integer",
+        "uses": "integer",
+        "last_used": "number?",
+    },
     "SignIn": {**typed(SignInRow, sign_ins.SHOWN), "current": "boolean"},
     "StoredPrompt": {"name": "text", "about": "text", "text": "text", "updated": "number"},
     "Preferences": {"profile": "text?", "options": "object", "plan": "boolean"},
@@ -294,7 +316,7 @@ COMPONENTS: Mapping[str, Shape] = {
         "changed": "boolean",
         "description": "text",
     },
-    "Decision": {"number": "integer", **typed(AuditRow)},
+    "Decision": {"number": "integer", **_DECISION},
     "Paused": {"paused": "boolean"},
     "Budgets": {"principal": "text", "usage": "object", "months": ["object"]},
     "ServerState": {

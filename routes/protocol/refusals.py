@@ -82,7 +82,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     BudgetSpent: lambda error: TooSoon("budget", str(error), error.reset, budget=error.budget),
     NoApproval: lambda error: Refused(404, "not_found", str(error)),
     AlreadyDecided: lambda error: Refused(
-        409, "already_decided", str(error), decision=error.row.state, by=error.row.by
+        409, "already_decided", str(error), decision=error.row.state, by=error.row.by, door=error.row.door
     ),
     ApprovalExpired: lambda error: Refused(410, "approval_expired", str(error)),
     UnfitArguments: lambda error: Refused(422, "unfit_arguments", str(error)),

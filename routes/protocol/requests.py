@@ -16,6 +16,7 @@ from starlette.requests import Request
 from app.core.labels import MOST_LABELS, LabelName
 from app.core.profile_spec import SessionPresets
 from app.core.strict_model import StrictModel
+from app.policy.doors import ClientDoor
 from app.redaction.redactor import Redactor
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -91,18 +92,27 @@ class ApprovalRequest(StrictModel):
     """The body of POST /runs/{id}/approvals/{call}."""
 
     decision: Literal["approve", "deny"]
-    scope: Literal["once", "session"] = "once"
+    scope: Literal["once", "session", "always"] = "once"
     arguments: dict[str, Any] | None = None
-    pattern: dict[str, str] | None = Field(default=None, min_length=1, max_length=32)
+    pattern: dict[str, Any] | None = Field(default=None, min_length=1, max_length=32)
     hosts: list[str] | None = Field(default=None, min_length=1, max_length=MAX_HOSTS)
     note: str | None = Field(default=None, max_length=2000)
+    door: ClientDoor = "api"
+    per_day: int | None = Field(default=None, ge=1, le=1_000_000)
+    expires: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _sensible(self) -> ApprovalRequest:
-        if self.scope == "session" and self.decision != "approve":
-            raise ValueError("scope session goes with decision approve; a denial is for this call")
-        if self.pattern and (self.scope != "session" or self.decision != "approve"):
-            raise ValueError("pattern goes with decision approve and scope session")
+        if self.scope != "once" and self.decision != "approve":
+            raise ValueError(f"scope {self.scope} goes with decision approve; a denial is for this call")
+        if self.pattern and self.scope == "once":
+            raise ValueError("pattern goes with decision approve and scope session or always")
+        if self.scope == "always" and not self.pattern:
+            raise ValueError("scope always goes with the pattern of one of the approval's proposals")
+        if self.scope != "always" and (self.per_day or self.expires):
+            raise ValueError("per_day and expires go with scope always")
+        if self.scope == "session" and not all(isinstance(one, str) for one in (self.pattern or {}).values()):
+            raise ValueError("pattern: with scope session each argument has a text as its pattern")
         if self.hosts and (self.pattern or self.decision != "approve"):
             raise ValueError("hosts go with decision approve, and without a pattern")
         if self.arguments is not None and self.decision != "approve":

@@ -25,6 +25,7 @@ from app.memory.startup import memory_tools, tool_meaning_of
 from app.policy.current_rights import principal_named
 from app.policy.rules.compiling import compiled_rules
 from app.profiles.library import Profiles
+from app.provenance.mark_index import MarkIndex
 from app.runs.composition.server_metrics import recording
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.connections import Presence
@@ -97,6 +98,7 @@ async def opened_run_factory(
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
             labels=await opened_labels(settings, store, jobs),
+            marks=MarkIndex(store, manager.notifications.keys.marks_key, journal.flush, shared=not runs.peers.is_alone),
             profiles=profiles,
             looks=models.looks,
             scratch=ScratchFolders(settings.data_dir / SCRATCH, kept_by(models.looks)),

@@ -9,10 +9,11 @@ from typing import Any, Protocol, TypeVar
 from rich.console import RenderableType
 
 from app.core.events import ApprovalRequired
-from routes.terminal.approval_text import choices_of, exact_json, form_of, literal_pattern
+from routes.terminal.approval_text import choices_of, form_of, literal_pattern
 from routes.terminal.run_display import Decision, Output
 from routes.terminal.view import View
 from routes.texts import text
+from routes.texts.exact import exact_json, one_line
 from tools.builtin.ask_user import OWN_QUESTION
 
 T = TypeVar("T")
@@ -77,8 +78,12 @@ class PersonAnswers:
             return await self._own_answer(choices_of(wanted))
         edits = self._terminal.edits
         menu = text("terminal.answer.menu") if edits else text("terminal.answer.short_menu")
+        menu = "\n".join([menu, *_proposals(wanted)])
         while True:
-            letter, _, words = (await self._terminal.read(text("terminal.answer.prompt"), menu)).strip().partition(" ")
+            typed = (await self._terminal.read(text("terminal.answer.prompt"), menu)).strip()
+            if pattern := _proposed(wanted, typed):
+                return {"decision": "approve", "scope": "always", "pattern": pattern}
+            letter, _, words = typed.partition(" ")
             match letter.lower(), words.strip():
                 case (("y" | "yes" | "j" | "ja"), ""):
                     return {"decision": "approve"}
@@ -125,3 +130,18 @@ class PersonAnswers:
                 return changed
             self._show(text("terminal.answer.no_object"))
         return None
+
+
+def _proposals(wanted: ApprovalRequired) -> list[str]:
+    """The lines that offer standing permissions."""
+    offered = enumerate(wanted.proposals or (), start=1)
+    return [text("terminal.answer.always", number=at, words=one_line(str(one.get("words")))) for at, one in offered]
+
+
+def _proposed(wanted: ApprovalRequired, typed: str) -> dict[str, Any] | None:
+    """The pattern of the permission that `a2` chooses; None for another answer."""
+    chosen = typed.lower().removeprefix("a").strip()
+    if not typed.lower().startswith("a") or not chosen.isdecimal() or not wanted.proposals:
+        return None
+    offered = wanted.proposals
+    return dict(offered[int(chosen) - 1]["pattern"]) if 1 <= int(chosen) <= len(offered) else None

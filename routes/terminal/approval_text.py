@@ -12,36 +12,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import regex
 from rich.cells import chop_cells
 from rich.text import Text
 
 from app.core.events import ApprovalRequired, ApprovalResolved
+from app.policy.doors import DOORS
 from app.policy.grants import is_command
 from app.policy.patterns import ANY, STAR
+from app.provenance.argument_spans import texts_in
 from routes.texts import text
+from routes.texts.exact import exact, exact_json, one_line
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
-UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
-
-
-def exact(written: str) -> str:
-    """The text with every character that cannot be seen spelled out; spaces, tabs and line ends stay."""
-    return UNSEEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", written)
-
-
-def one_line(written: str) -> str:
-    """`exact`, line ends and tabs spelled out, too."""
-    return exact(written).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
-
-
-def exact_json(value: Any) -> str:
-    """One line of JSON, to be changed by a person and read again: what cannot be seen is escaped."""
-    return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(value, ensure_ascii=False))
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
@@ -76,7 +62,33 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
     reason = _wrapped(f"{one_line(wanted.reason)} {silence}", width)
-    return [Text(f"? {asks}", "bold yellow"), *reason, *_values(wanted.arguments, width)]
+    values = _values(wanted.arguments, width)
+    return [Text(f"? {asks}", "bold yellow"), *reason, *values, *origin_lines(wanted, width)]
+
+
+OF_RESULT = "the result of "  # in the server's words for one
+OWN_KINDS = ("person", "operator")
+MOST_OF_PART = 200  # characters of a part that are shown again
+
+
+def origin_lines(wanted: ApprovalRequired, width: int | None) -> list[Text]:
+    """The parts of the arguments that come from somewhere, below the words for each source."""
+    written = dict(texts_in(wanted.arguments)) if wanted.origins else {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for span in wanted.origins or ():
+        source, pointer = text(f"origins.from.{span['kind']}"), span["argument"]
+        if span["place"].startswith(OF_RESULT):
+            source = text("origins.result", source=source, name=one_line(span["place"].removeprefix(OF_RESULT)))
+        source = text("origins.untrusted", source=source) if span["untrusted"] else source
+        colour = "red" if span["untrusted"] else "blue" if span["kind"] in OWN_KINDS else "dim"
+        part = written.get(pointer, "")[span["start"] : span["end"]]
+        cut = f"{part[:MOST_OF_PART]}…" if len(part) > MOST_OF_PART else part
+        found.setdefault((source, colour), []).append(one_line(f"{pointer[1:]}: {cut}"))
+    lines = [Text(f"  {text('origins.title')}:", "bold")] if found else []
+    for (source, colour), rows in found.items():
+        lines.append(Text(f"  {source[:1].upper()}{source[1:]}:", colour))
+        lines += [Text.assemble((GUTTER, "dim"), (piece, colour)) for row in rows for piece in _pieces(row, width)]
+    return lines
 
 
 def choices_of(wanted: ApprovalRequired) -> list[str]:
@@ -97,12 +109,14 @@ def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> 
 
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
     """The outcome of the question, in one line; and the arguments, where a person changed them."""
-    facts = {"name": one_line(name), "by": one_line(settled.by)}
+    door = f" {text(f'approvals.door.{settled.door}')}" if settled.door in DOORS else ""
+    facts = {"name": one_line(name), "by": f"{one_line(settled.by)}{door}"}
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:
         case "approved":
             outcome = text("terminal.approval.approved", **facts)
-            scope = f" {text('terminal.approval.session')}" if settled.scope == "session" else ""
+            lasts = {"session": text("terminal.approval.session"), "always": text("terminal.approval.always")}
+            scope = f" {lasts[settled.scope]}" if settled.scope in lasts else ""
             changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
             return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
         case "denied":

@@ -171,7 +171,7 @@ class Link:
     async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:
         """Answer what the run asks; None when the server took it."""
         try:
-            response = await self._client.post(self.decision_url(call), json=body)
+            response = await self._client.post(self.decision_url(call), json={**body, "door": "terminal"})
         except httpx2.TransportError as error:
             return NotTaken(text("terminal.answer.failed", reason=_reason(error)), final=False)
         if response.is_success:

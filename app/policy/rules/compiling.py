@@ -7,8 +7,14 @@ from contextlib import suppress
 
 from app.config.sources import SettingsError
 from app.core.rules import OperatorRule
+from app.policy.permits.operator_permissions import (
+    others_problems,
+    permission_of_rule,
+    permission_problems,
+    silenced,
+)
 from app.policy.rules.argument_facts import BUILT_IN
-from app.policy.rules.operator_rules import DENY, CompiledRule, OperatorRules
+from app.policy.rules.operator_rules import ALLOW, DENY, CompiledRule, OperatorRules
 from app.policy.rules.path_globs import PathGlob, glob_error
 from tools.base.rights import CLIENT_TOOLS, names_match
 from tools.catalogue import CATALOGUE
@@ -29,11 +35,16 @@ def compiled_rules(rows: Sequence[OperatorRule]) -> OperatorRules:
         found = list(_problems(row, tools))
         if not found:
             rule = _compiled(row, number)
-            found = [f"can never decide anything: {earlier} does already" for earlier in _shadowing(rule, rules)]
+            earlier = [one for one in rules if ALLOW not in (one.row.action, row.action)]
+            found = [f"can never decide anything: {one} does already" for one in _shadowing(rule, earlier)]
             rules.append(rule)
         problems += [f"{label} {why}." for why in found]
-    for rule in rules:
-        later = [one for one in rules if one.number > rule.number and rule.row.action != DENY and _covers(one, rule)]
+    stricter = [rule for rule in rules if rule.row.action != ALLOW]
+    permissions = [permission_of_rule(rule.row, rule.label) for rule in rules if rule.row.action == ALLOW]
+    open_rules = [(rule.label, rule.row.tool) for rule in stricter if rule.is_open]
+    problems += [f"rules: {why}." for permission in permissions for why in silenced(permission, open_rules)]
+    for rule in stricter:
+        later = [one for one in stricter if one.number > rule.number and rule.row.action != DENY and _covers(one, rule)]
         if later and later[0].row.action == DENY:
             problems.append(
                 f"rules entry {rule.number} can never decide anything: entry {later[0].number} does already."
@@ -42,7 +53,7 @@ def compiled_rules(rows: Sequence[OperatorRule]) -> OperatorRules:
         problems.append("rules: two entries have the same name; give each a name of its own.")
     if problems:
         raise SettingsError(problems)
-    return OperatorRules(tuple(rules))
+    return OperatorRules(tuple(rules), tuple(permissions))
 
 
 def _compiled(row: OperatorRule, number: int) -> CompiledRule:
@@ -75,9 +86,13 @@ def _problems(row: OperatorRule, tools: Sequence[str]) -> Iterator[str]:
     for host in row.hosts:
         if _host(host) is None:
             yield f"has a host that cannot be understood: {host!a}; write *.example.org or example.org:8443"
-    for command in row.commands:
+    for command in row.commands if row.action != ALLOW else ():
         if why := _command_error(command):
             yield f"has a command that cannot be understood: {command!a} {why}"
+    if row.action == ALLOW:
+        yield from permission_problems(row)
+        return
+    yield from others_problems(row)
     if not outside and row.tool != CLIENT_TOOLS and named:
         yield from _without_meaning(row, named)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.core.rules import OperatorRule
+from app.policy.permits.permissions import Permission
 from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
 from app.policy.rules.path_globs import ON_DISK, Links, PathGlob, Strength, spellings
 from parsing import Arguments
@@ -25,7 +26,7 @@ from tools.tool import Tool
 from tools.web.egress import HostPattern, pattern_of
 from tools.web.host_spellings import HostName, canonical, folded, hosts_in
 
-DENY, ASK = "deny", "ask"
+DENY, ASK, ALLOW = "deny", "ask", "allow"
 MOST_WORDS = 2_000  # that are searched for hosts
 TOO_MANY = "it has too many words to be read, or names links of processes"
 
@@ -72,17 +73,18 @@ class CompiledRule(Struct, frozen=True):
 
 
 class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offered tools: compared by identity
-    """All rules of a server, in their order."""
+    """All rules of a server, in their order. `permissions` are what those give that allow."""
 
     rules: tuple[CompiledRule, ...] = ()
+    permissions: tuple[Permission, ...] = ()
     links: Links = ON_DISK
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
     def find(self, tool: Tool, arguments: Arguments | None, workspace: Path) -> Finding | None:
-        """Return the strictest rule that matches a call, or (without arguments) every call of the tool."""
-        about = [rule for rule in self.rules if rule.is_about(tool)]
+        """Return the strictest rule that denies or asks, for a call or (without arguments) every call of the tool."""
+        about = [rule for rule in self.rules if rule.row.action != ALLOW and rule.is_about(tool)]
         if not about:
             return None
         facts = (

@@ -175,6 +175,8 @@ class CallHelpers(Struct, frozen=True):
             raise ToolFailed(f"The helper cannot begin: {refused}") from refused
         agent.first_contact = None  # its tools are the parent's, which has waited for them
         _narrow(agent.scope.gate, gate, tainted=is_tainted(parent))
+        if evidence := gate.policy.evidence:  # the person has written to the run above, and not to the helper
+            agent.scope.given = (*agent.scope.given, *evidence.words)
         agent.scope.waiting = both(parent.scope.waiting, agent.scope.waiting)
         return agent
 

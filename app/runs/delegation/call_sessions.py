@@ -148,6 +148,7 @@ class CallSessions(Struct, frozen=True):
                 "approval": stricter(mode, usual) if mode else usual,
                 "when_absent": stricter_absence(options.when_absent, before.when_absent),
                 "mode": before.mode,
+                "permissions": _both(before.permissions, options.permissions),
                 "memory": False if before.memory is False else options.memory,
                 "max_rounds": rounds,
                 "max_calls": self.options.max_calls,
@@ -163,6 +164,11 @@ class CallSessions(Struct, frozen=True):
             return await self.server.runs.session(session, self.parent.scope.gate.principal)
         except NotFound as missing:
             raise ToolFailed("There is no such session: list_sessions shows them.") from missing
+
+
+def _both(one: list[str] | None, other: list[str] | None) -> list[str] | None:
+    """Return the permissions that both lists have; None is all of them."""
+    return other if one is None else one if other is None else [id for id in one if id in other]
 
 
 def _line(row: SessionRow, *, is_busy: bool) -> str:

@@ -68,8 +68,8 @@ class HelperView:
                     expires_at=fields.get("expires_at"),
                 )
             case ApprovalResolved.type:
-                state, by = fields["decision"], fields.get("by")
-                return HelperApproval(self._call, [self._helper], fields["call"], state, by=by)
+                state, by, door = fields["decision"], fields.get("by"), fields.get("door")
+                return HelperApproval(self._call, [self._helper], fields["call"], state, by=by, door=door)
             case HelperApproval.type:
                 del fields["type"]
                 return HelperApproval(**fields | {"call": self._call, "path": [self._helper, *fields["path"]]})

@@ -95,6 +95,8 @@ class RoundEnd(Struct, kw_only=True):
 
     async def _take(self, messages: Sequence[Message]) -> bool:
         """Put the person's messages into the history; return whether there are any."""
+        if messages and (marks := self.scope.marks):
+            await marks.read(message.text for message in messages)
         for message in messages:
             self.conversation.append(message)
         if messages and any(one.untrusted for one in self.conversation.messages[-len(messages) :]):

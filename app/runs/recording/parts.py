@@ -19,7 +19,7 @@ from app.core.provider import CallForm
 from app.policy.secret_rights import SecretRight
 from app.storage.runs import RecordingRow
 from parsing.templates.probes import Probe
-from tools.base.rights import Approval, Risk, Role
+from tools.base.rights import Approval, Column, Risk, Role
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
@@ -146,11 +146,15 @@ class Decided(Struct, omit_defaults=True):
 
 
 class Since(Struct, omit_defaults=True):
-    """The decisions since the request before: ids that were drawn, decisions, grants, results with secrets."""
+    """The decisions since the request before: ids that were drawn, decisions, results with secrets.
+
+    And all grants, or all permissions, that were there after one was given.
+    """
 
     ids: list[str] = []
     decided: list[Decided] = []
     grants: list[list[dict[str, Any]]] = []
+    permissions: list[list[dict[str, Any]]] = []
     results: dict[str, str] = {}
 
 
@@ -202,6 +206,8 @@ class ToolPart(Struct, omit_defaults=True):
     untrusted: bool = False
     through: str = ""
     origin: tuple[str, str] | None = None
+    columns: dict[str, Column] = {}
+    destructive: bool = False
 
 
 class PrincipalPart(Struct):
@@ -234,11 +240,14 @@ class Begin(Struct, omit_defaults=True):
     listed: list[str]
     sources: list[tuple[str, str]]
     grants: list[dict[str, Any]] = []
+    permissions: list[dict[str, Any]] = []
+    at: float = 0.0  # the time, by which rules that allow are in force
     wrote: float | None = 0.0  # the time of the last write before; None: no grant is later
     disabled: list[str] = []
     tainted: bool = False
     secrets: list[SecretRight] = []
     relay: dict[str, Any] | None = None
+    given: list[str] = []  # texts beside the conversation whose values are the person's own
 
 
 def packed(run: str, at: int, kind: str, part: object) -> RecordingRow:

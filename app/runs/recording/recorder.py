@@ -26,11 +26,12 @@ from app.models.tokens.counter import TokenCounter
 from app.policy.decisions import DECISIONS
 from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS
+from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext
 from app.runs.recording import parts
 from app.runs.recording.stand_ins import StandIns
 from app.runs.recording.tape import RequestTape
-from app.runs.recording.values import grant_fields, model_part
+from app.runs.recording.values import grant_fields, model_part, permission_fields
 from app.storage.changes import Change
 from tools.toolbox import Allow, Decision
 
@@ -112,6 +113,9 @@ class RunRecorder(Struct):
 
     def granted(self, grants: Sequence[Grant]) -> None:
         self._since.grants.append([grant_fields(one) for one in grants if one.in_force])
+
+    def permitted(self, permissions: Sequence[Permission]) -> None:
+        self._since.permissions.append(permission_fields(permissions))
 
     def finished(self, call: AskedCall, text: str) -> None:
         """Take a result as its tool has given it, if it holds secrets: of others the store has all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from app.core.provider import Provider
 from app.policy.grants import Grant
+from app.policy.permits.permissions import Permission
 from app.runs.recording import parts
 
 
@@ -23,6 +24,16 @@ def grant_fields(grant: Grant) -> dict[str, Any]:
 def grant_in(fields: Mapping[str, Any]) -> Grant:
     """Return the grant of such JSON. Raises ValueError."""
     return msgspec.convert(fields, Grant)
+
+
+def permission_fields(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
+    """Return permissions as JSON; for their run they do not expire."""
+    return [msgspec.to_builtins(replace(one, expires=None)) for one in permissions]
+
+
+def permissions_in(fields: Sequence[Mapping[str, Any]]) -> tuple[Permission, ...]:
+    """Return the permissions of such JSON. Raises ValueError."""
+    return msgspec.convert(fields, tuple[Permission, ...])
 
 
 def model_part(provider: Provider) -> parts.ModelPart:

@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from app.core.provider import Provider
 from app.provenance.read_texts import Source
 from app.runs.recording import parts
-from app.runs.recording.values import grant_fields, model_part
+from app.runs.recording.values import grant_fields, model_part, permission_fields
 from app.runs.run_scope import RunScope
 from app.storage.principals import Principal
 from tools.catalogue import CATALOGUE
@@ -56,11 +56,14 @@ async def world_of(
         listed=[tool.name for tool in toolbox.offered],
         sources=[(one.place, one.text) for one in sources if one.text.strip()],
         grants=[grant_fields(one) for one in policy.grants if one.in_force],
+        permissions=permission_fields(policy.permissions),
+        at=policy.clock(),
         wrote=None if math.isinf(policy.writes.last) else max(policy.writes.started, policy.writes.last),
         disabled=list(policy.disabled),
         tainted=policy.tainted,
         secrets=policy.secrets.of(scope.gate.principal),
         relay=None if relay is None else dict(relay),
+        given=[text for text in scope.given if text.strip()],
     )
 
 
@@ -95,4 +98,6 @@ def tool_part(tool: Tool) -> parts.ToolPart:
         untrusted=tool.untrusted,
         through=tool.through,
         origin=(tool.origin.server, tool.origin.tool) if tool.origin else None,
+        columns=dict(tool.columns),
+        destructive=bool(tool.origin and tool.origin.hints.destructive),
     )

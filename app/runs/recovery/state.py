@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from app.core.document_events import DocumentFinished, DocumentStarted
 from app.core.events import (
+    ApprovalRequired,
     ApprovalResolved,
     Notice,
     ReasoningDelta,
@@ -132,6 +133,9 @@ def _words(events: Sequence[EventRow], row: RunRow, questions: Sequence[Approval
     if any(one.state == OPEN for one in questions):
         return WAITED
     last = events[-1] if events else None
+    step = next((one.type for one in reversed(events) if one.type != Notice.type), "")
+    if step in (ApprovalRequired.type, ApprovalResolved.type):
+        return WAITED  # a person has decided, and nothing was done yet: a decision is not lost with its server
     suspended = last is not None and last.type == Notice.type and json.loads(last.data)["code"] == SUSPENDED
     return STOPPED_BEFORE if suspended or row.state == "queued" else CRASHED
 

@@ -28,7 +28,7 @@ from app.storage.state import RESTORED
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
-from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark
+from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark, sender_of
 from app.transcript.run_totals import totals_of
 
 MOST_CRASHES = 3  # after which a run goes on; the next one ends it
@@ -145,7 +145,9 @@ class Takeover(Struct, frozen=True):
         conversation.settle(INTERRUPTED, await self.store.started_calls(row.id))
         untrusted = UNTRUSTED in json.loads(row.policy)
         for message in await self.store.inbox(row.id):
-            conversation.append(replace(message_of(message), at=row.created, untrusted=untrusted))
+            conversation.append(
+                replace(message_of(message), at=row.created, untrusted=untrusted, sender=sender_of(row))
+            )
         self.journal.put(InboxTaken(row.id))
 
 

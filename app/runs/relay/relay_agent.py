@@ -31,6 +31,7 @@ from app.core.provider import ProviderFailed
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
 from app.policy.call_rows import CallRequest, decide_call
+from app.policy.decision_facts import facts_of
 from app.provenance.native_text import calls_in_text
 from app.runs.agent import Agent
 from app.runs.client_tools import tool_of
@@ -48,6 +49,7 @@ from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from tools.base.rights import CLIENT_TOOLS
 from tools.base.schemas import client_argument_error
+from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
 TIME_LIMIT_S = 60.0  # of a question for calls that fit
@@ -138,13 +140,15 @@ class RelayAgent(Agent):
             if not self._takes_calls:  # the model's server has made it although none was wanted
                 await context.emit(TextDelta(written(relayed.call)))
                 continue
-            decision = self._decision(relayed.call)
+            request = self._call_request(relayed.call)
+            decision = decide_call(request)
             refused = decision.reason if isinstance(decision, Refuse) else None
             if number >= most > 0:
                 await context.emit(ToolRejected(TOO_MANY.format(limit=most), relayed.call.id, relayed.call.name))
                 continue
             if not relayed.unreadable:
-                self.calls.audit(context, relayed.call, decision)
+                facts = facts_of(request, self.scope.gate, self._tool(relayed.call), relayed.call.arguments)
+                self.calls.audit(context, relayed.call, decision, facts)
             if refused is not None:
                 await context.emit(ToolRejected(refused, relayed.call.id, relayed.call.name))
             else:
@@ -154,17 +158,20 @@ class RelayAgent(Agent):
 
     def _decision(self, call: AskedCall) -> Decision:
         """Decide whether the principal may have its client run this tool, which the client may not have declared."""
-        tool = self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
+        return decide_call(self._call_request(call))
+
+    def _call_request(self, call: AskedCall) -> CallRequest:
         gate, hooks = self.scope.gate, self.scope.hooks
-        return decide_call(
-            CallRequest(
-                name=call.name,
-                policy=gate.policy,
-                dispatch=partial(gate.decide, tool, call.arguments),
-                hook=hooks.decision(call.id, is_handed=True) if hooks else None,
-                is_handed=True,
-            )
+        return CallRequest(
+            name=call.name,
+            policy=gate.policy,
+            dispatch=partial(gate.decide, self._tool(call), call.arguments),
+            hook=hooks.decision(call.id, is_handed=True) if hooks else None,
+            is_handed=True,
         )
+
+    def _tool(self, call: AskedCall) -> Tool:
+        return self.toolbox.tool(call.name) or tool_of(ClientTool.model_construct(name=call.name))
 
     def _corrected(self, events: Iterable[AgentEvent]) -> Iterable[AgentEvent]:
         """Return a reply's events, up to the first doubted call; of an answer that is to be JSON only that."""

@@ -16,7 +16,7 @@ class TargetRow(Change, frozen=True):
 
     `events` is a JSON list of kinds. `everyone`: it gets the events of all principals. `version` counts the secrets of
     a webhook. `keys` is JSON with the public keys of a push subscription. `failing` is the time of the first failed
-    attempt since the last success.
+    attempt since the last success. `decides`: what waits for approval comes with a link that decides it.
     """
 
     id: str
@@ -32,6 +32,7 @@ class TargetRow(Change, frozen=True):
     state: str = ACTIVE
     reason: str = ""
     failing: float | None = None
+    decides: bool = False
 
 
 class TargetRemoved(Change, frozen=True):
@@ -50,7 +51,7 @@ class DeliveryRow(Change, frozen=True):
     """One event for one target. The id is made of both, so that writing it again changes nothing.
 
     `principal` is the owner of what happened. `subject` is the id of a run or job, or the name of a budget; `detail` a
-    code, such as the reason of a run's end.
+    code, such as the reason of a run's end, or the call that waits.
     """
 
     id: str

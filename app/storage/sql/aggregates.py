@@ -9,6 +9,7 @@ from app.storage.sql.labels import SqlLabels
 from app.storage.sql.library import SqlLibrary
 from app.storage.sql.notices import SqlNotices
 from app.storage.sql.people import SqlPeople
+from app.storage.sql.permissions import SqlPermissions
 from app.storage.sql.principals import SqlPrincipals
 from app.storage.sql.schedules import SqlSchedules
 
@@ -23,5 +24,6 @@ class SqlAggregates(
     SqlLabels,
     SqlLibrary,
     SqlPeople,
+    SqlPermissions,
 ):
     """Their reads, and the writes that look at rows before."""

@@ -11,7 +11,7 @@ from app.storage.changes import Change
 from app.storage.documents import DocumentRow, SuggestionRow, VersionRow
 from app.storage.labels import SessionLabel
 from app.storage.runs import RunRow
-from app.storage.sessions import ResultRow, SessionRow, SummaryRow
+from app.storage.sessions import ResultRow, SessionRow, SummaryRow, UntrustedMarks
 from app.storage.sql.columns import Select, Write, insert, insert_once, names, select
 from app.storage.sql.rows import Query, Rows
 
@@ -52,6 +52,12 @@ SESSION = copy("sessions", SessionRow, {"id": "?", "created": "?", "updated": "?
 MESSAGES = "INSERT INTO messages (session, {0}) SELECT ?, {0} FROM messages WHERE session = ? AND position < ?"
 SUMMARIES = copy("summaries", SummaryRow, {"session": "?"}, "session = ? AND upto <= ?")
 LABELS = copy("session_labels", SessionLabel, {"session": "?"}, "session = ?")
+MARKS = copy(
+    "untrusted_marks",
+    UntrustedMarks,
+    {"session": "?"},
+    "session = ? AND run IN (SELECT run FROM messages WHERE session = ? AND position < ?)",
+)
 FILES = "INSERT INTO session_files (session, sha256) SELECT ?, sha256 FROM session_files WHERE session = ?"
 DIGEST = """
     INSERT INTO session_digests (session, principal, run, state, messages, title, summary)
@@ -118,6 +124,7 @@ def copies(fork: Fork, message_columns: str, row_lock: str) -> Iterator[Query]:
     yield MESSAGES.format(message_columns), (new, parent, fork.position)
     yield SUMMARIES, (new, parent, fork.position)
     yield LABELS, (new, parent)
+    yield MARKS, (new, parent, parent, fork.position)
     yield FILES, (new, parent)
     yield DIGEST, (new, parent)
     if kept := fork.results:

@@ -35,6 +35,7 @@ FORGET = (
     "DELETE FROM messages WHERE session IN (SESSIONS)",
     "DELETE FROM approvals WHERE session IN (SESSIONS)",
     "DELETE FROM session_labels WHERE session IN (SESSIONS)",
+    "DELETE FROM untrusted_marks WHERE session IN (SESSIONS)",
     "DELETE FROM grants WHERE session IN (SESSIONS)",
     "DELETE FROM summaries WHERE session IN (SESSIONS)",
     f"""
@@ -48,6 +49,7 @@ FORGET = (
     "DELETE FROM deliveries WHERE session IN (SESSIONS)",
     "DELETE FROM helpers WHERE session IN (SESSIONS)",
     "DELETE FROM shares WHERE session IN (SESSIONS)",
+    "DELETE FROM decision_links WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",

@@ -21,9 +21,11 @@ from app.storage.sessions import (
     SessionTitle,
     SessionTools,
     SummaryRow,
+    UntrustedMarks,
+    UntrustedMarksForgotten,
 )
 from app.storage.sql.approvals import GRANTS
-from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert
+from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 from app.storage.sql.runs import INBOX
 from app.storage.sql.search import by_parts, listed, without_spaces
@@ -37,6 +39,8 @@ WRITES: dict[type[Change], Write] = {
     # A run that was cancelled while it wrote a summary may have written it; the next run makes it again.
     SummaryRow: upsert("summaries", SummaryRow, "session", "upto"),
     ResultRow: insert("results", ResultRow),
+    UntrustedMarks: insert_once("untrusted_marks", UntrustedMarks, "principal", "at", "session"),
+    UntrustedMarksForgotten: write("DELETE FROM untrusted_marks WHERE principal = ? AND at <= ?", "principal", "until"),
     FileRow: insert_once("files", FileRow, "sha256"),
     SessionFile: insert_once("session_files", SessionFile, "session", "sha256"),
 }
@@ -65,6 +69,15 @@ OF_CALL = """
         WHERE part.session = ? AND runs.id = results.run
     ))
 """
+MARKS_STATE = "SELECT COUNT(*), COALESCE(SUM(at % 1000000007), 0) FROM untrusted_marks WHERE principal = ?"
+MARKS = Select(
+    f"""
+    SELECT COALESCE(title, ''), {names(UntrustedMarks, "untrusted_marks")} FROM untrusted_marks
+    LEFT JOIN sessions ON sessions.id = untrusted_marks.session
+    WHERE untrusted_marks.principal = ? AND at > ? ORDER BY at
+    """,
+    lambda title, *row: (UntrustedMarks(*row), title),
+)
 RESULT = Select(
     f"SELECT name, substr(text, ?, ?), length(text) FROM results WHERE {OF_CALL}",
     ResultPart,
@@ -144,6 +157,13 @@ class SqlSessions(Rows):
 
     async def summaries(self, session: str) -> list[SummaryRow]:
         return await self._rows(SUMMARIES, session)
+
+    async def marks_state(self, principal: str) -> tuple[int, int]:
+        rows = await self._all(MARKS_STATE, principal)
+        return int(rows[0][0]), int(rows[0][1])
+
+    async def marks(self, principal: str, after: int) -> list[tuple[UntrustedMarks, str]]:
+        return await self._rows(MARKS, principal, after)
 
     async def result(self, session: str, call: str, offset: int, size: int) -> ResultPart | None:
         return await self._row(RESULT, offset + 1, size, *_of_call(session, call))

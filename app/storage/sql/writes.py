@@ -13,6 +13,7 @@ from app.storage.sql import (
     memories,
     notices,
     people,
+    permissions,
     principals,
     runs,
     schedules,
@@ -33,5 +34,6 @@ WRITES: dict[type[Change], Write] = {
     **labels.WRITES,
     **library.WRITES,
     **people.WRITES,
+    **permissions.WRITES,
     **branches.WRITES,
 }

@@ -23,4 +23,7 @@ TABLES = (
     *("sign_ins", "prompts", "preferences"),
     *("branches", "branch_parts"),
     *("recordings", "secrets"),
+    "decision_links",
+    "untrusted_marks",
+    *("permissions", "permission_uses"),
 )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.redaction.redactor import Redactor
 from routes.cli.doctor import database, folders, machine, mcp, models, network, replays, sandbox, secrets
 from routes.cli.doctor.finding import Check, Finding, Findings, Look, State, Subject, in_thread, ok, problem, skipped
-from routes.terminal.approval_text import one_line
+from routes.texts.exact import one_line
 
 ALL_S = 19.0
 MOST_FOUND = 400  # characters of a line

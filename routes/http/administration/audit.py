@@ -29,7 +29,7 @@ async def list_audit(request: Request) -> Response:
     only = AuditFilter(*(wanted.get(name, "") for name in ("principal", "action", "decision")))
     store = services_of(request).store
     rows = await store.audit(before, min(limit, MOST_WITH_CALLS if with_calls else MOST), only)
-    shown = [{"number": number} | asdict(row) for number, row in rows]
+    shown = [decision_fields(number, row) for number, row in rows]
     if with_calls:
         for fields, (_, row) in zip(shown, rows, strict=True):
             fields["arguments"] = shortened(await arguments_of(store, row))
@@ -42,7 +42,15 @@ async def show_audit(request: Request) -> Response:
     rows = await store.audit(number + 1, 1) if number is not None else []
     if not rows or rows[0][0] != number:
         raise NotFound("There is no such row. GET /audit lists them.")
-    return ASCIIResponse({"number": number} | asdict(rows[0][1]) | {"arguments": await arguments_of(store, rows[0][1])})
+    row = rows[0][1]
+    return ASCIIResponse(decision_fields(number, row) | {"arguments": await arguments_of(store, row)})
+
+
+def decision_fields(number: int, row: AuditRow) -> dict[str, Any]:
+    """A decision as JSON, without the facts that it rested on: these are for other rules."""
+    fields = {"number": number} | asdict(row)
+    del fields["facts"]
+    return fields
 
 
 async def arguments_of(store: Store, row: AuditRow) -> dict[str, Any] | None:

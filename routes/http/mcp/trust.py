@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import to_builtins
 from pydantic import Field
 
 from app.core.strict_model import StrictModel
 from app.mcp.servers import McpServers
-from tools.base.rights import Risk, Role, Trust
+from tools.base.rights import Column, Risk, Role, Trust
 
 MAX_TOOL_NAME = 1_000
+MAX_ARGUMENTS = 200
 
 
 class TrustRequest(StrictModel):
@@ -21,10 +22,13 @@ class TrustRequest(StrictModel):
     role: Role | None = Field(default=None, strict=False)
     risk: Risk | None = Field(default=None, strict=False)
     untrusted: bool | None = None
+    arguments: dict[Annotated[str, Field(max_length=MAX_TOOL_NAME)], Annotated[Column, Field(strict=False)]] | None = (
+        Field(default=None, max_length=MAX_ARGUMENTS)
+    )
 
     @property
     def trust(self) -> Trust:
-        return Trust(self.role, self.risk, self.untrusted)
+        return Trust(self.role, self.risk, self.untrusted, self.arguments or None)
 
 
 class DistrustRequest(StrictModel):

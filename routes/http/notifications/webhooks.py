@@ -47,7 +47,7 @@ Url = Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
 class WebhookRequest(StrictModel):
     """The body of POST /webhooks. No `events` are all of them; `everyone`: the events of all principals.
 
-    `channel` is what the address is sent: signed JSON, or a text for people.
+    `channel` is what the address is sent: signed JSON, or a text for people. `decides`: with links that decide.
     """
 
     url: Url
@@ -55,6 +55,7 @@ class WebhookRequest(StrictModel):
     events: Kinds = Field(default_factory=list)
     everyone: bool = False
     channel: Annotated[str, _one_of(URLS, "a channel of this server")] = WEBHOOK
+    decides: bool = False
 
 
 class WebhookChange(StrictModel):
@@ -64,6 +65,7 @@ class WebhookChange(StrictModel):
     name: Name | None = None
     events: Annotated[Kinds, Field(min_length=1)] | None = None
     enabled: bool | None = None
+    decides: bool | None = None
 
 
 def target_fields(row: TargetRow) -> dict[str, Any]:
@@ -82,7 +84,8 @@ def target_fields(row: TargetRow) -> dict[str, Any]:
 def webhook_fields(request: Request, row: TargetRow) -> dict[str, Any]:
     targets = services_of(request).notifications.targets
     counts = {"pending": targets.pending.get(row.id, 0), "dropped": targets.dropped.get(row.id, 0)}
-    return target_fields(row) | {"channel": row.kind, "everyone": row.everyone} | counts
+    chosen = {"channel": row.kind, "everyone": row.everyone, "decides": row.decides}
+    return target_fields(row) | chosen | counts
 
 
 async def send_test(request: Request, row: TargetRow) -> Response:
@@ -104,11 +107,12 @@ def delivery_fields(row: DeliveryRow) -> dict[str, Any]:
 async def list_webhooks(request: Request) -> Response:
     """Your webhooks.
 
-    Oldest first, and the `events` and `channels` that there are. See [notifications](notifications.md).
+    Oldest first, and the `events` and `channels` that there are; `decides` says whether they can have [links that
+    decide](notifications.md#links-that-decide). See [notifications](notifications.md).
     """
-    targets = services_of(request).notifications.targets
-    rows = [webhook_fields(request, row) for row in targets.of(current_principal(request).name, WEBHOOKS)]
-    return ASCIIResponse({"webhooks": rows, "events": KINDS, "channels": URLS})
+    there = services_of(request).notifications
+    rows = [webhook_fields(request, row) for row in there.targets.of(current_principal(request).name, WEBHOOKS)]
+    return ASCIIResponse({"webhooks": rows, "events": KINDS, "channels": URLS, "decides": there.links.are_on})
 
 
 async def add_webhook(request: Request) -> Response:
@@ -121,7 +125,13 @@ async def add_webhook(request: Request) -> Response:
     check_entitled(principal, Kind.WEBHOOKS)
     body = await read_fields(request, WebhookRequest, plain=True)
     row = await notifications.add_webhook(
-        principal, body.url, body.name, body.events, everyone=body.everyone, channel=body.channel
+        principal,
+        body.url,
+        body.name,
+        body.events,
+        everyone=body.everyone,
+        channel=body.channel,
+        decides=body.decides,
     )
     return _with_secret(request, row, 201)
 
@@ -135,10 +145,13 @@ async def show_webhook(request: Request) -> Response:
 
 
 async def change_webhook(request: Request) -> Response:
-    """Change a webhook. `url`, `name`, `events` or `enabled`, which switches it on again after it was disabled."""
+    """Change a webhook.
+
+    `url`, `name`, `events`, `decides`, or `enabled`, which switches it on again after it was disabled.
+    """
     row, principal = _own(request), current_principal(request)
     body = await read_fields(request, WebhookChange, plain=True)
-    given = {name: getattr(body, name) for name in ("url", "name") if getattr(body, name) is not None}
+    given = {name: getattr(body, name) for name in ("url", "name", "decides") if getattr(body, name) is not None}
     if body.events is not None:
         given["events"] = json.dumps(body.events)
     if body.enabled is not False:  # it may be switched off in any case
@@ -147,7 +160,7 @@ async def change_webhook(request: Request) -> Response:
         given["state"] = ACTIVE if body.enabled else DISABLED
         given["reason"] = "" if body.enabled else f"Switched off by {principal.name}."
     if not given:
-        raise Refused(422, "invalid_request", "send url, name, events, enabled or several of them")
+        raise Refused(422, "invalid_request", "send url, name, events, enabled, decides or several of them")
     changed = await services_of(request).notifications.change(row, principal, given)
     return ASCIIResponse(webhook_fields(request, changed))
 
@@ -204,7 +217,7 @@ ROUTES = tagged(
         "GET /webhooks",
         list_webhooks,
         rights="user",
-        answer={"webhooks": ["@Webhook"], "events": "object", "channels": "object"},
+        answer={"webhooks": ["@Webhook"], "events": "object", "channels": "object", "decides": "boolean"},
     ),
     Route(
         "POST /webhooks",

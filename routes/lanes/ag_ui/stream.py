@@ -120,6 +120,8 @@ class AGUIEncoder(PartEncoder):
         if asks_for_input:
             shown = {name: value for name, value in fields["arguments"].items() if name != "schema"}
             interrupt["metadata"] = {"name": fields["name"]} | shown
+        if origins := fields.get("origins"):
+            interrupt["metadata"] = interrupt.get("metadata", {}) | {"origins": origins}
         if (expires := fields.get("expires_at")) is not None:
             interrupt["expiresAt"] = datetime.fromtimestamp(expires, UTC).isoformat()
         self._finish_run({"type": "interrupt", "interrupts": [interrupt]})

@@ -263,6 +263,12 @@ class ResponseEncoder:
         self._end_item(self._add_item(item), item)
         self._end(Outcome("completed"))
 
+    def _decided(self, row: EventRow) -> None:
+        """Say that the call which this response goes on with was decided elsewhere."""
+        fields = fields_of(row)
+        if item := self._head.other_decision(fields, len(self._output)):
+            self._end_item(self._add_item(item), item)
+
     # the rest
 
     def _skip_repeated(self, row: EventRow) -> None:
@@ -311,6 +317,7 @@ EVENTS: Mapping[str, Callable[[ResponseEncoder, EventRow], None]] = {
     events.ToolFinished.type: ResponseEncoder._end_own,
     events.ToolRejected.type: ResponseEncoder._reject,
     events.ApprovalRequired.type: ResponseEncoder._ask,
+    events.ApprovalResolved.type: ResponseEncoder._decided,
     events.Usage.type: ResponseEncoder._count,
     events.Notice.type: ResponseEncoder._notice,
     events.RunFinished.type: ResponseEncoder._finish,

@@ -16,7 +16,7 @@ from app.core.messages import Message
 from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
 from routes.lanes.reading import Node, asked_call, with_names
-from routes.lanes.responses.ids import ApprovalPlace, approval_place
+from routes.lanes.responses.ids import ApprovalPlace, approval_place, item_place
 from routes.lanes.responses.items import CUSTOM_INPUT, unsealed
 from routes.lanes.responses.tools import flat_name
 
@@ -91,6 +91,8 @@ class History(Struct):
         self.add(Message("tool", content.text, call=call, attachments=content.attachments), content)
 
     def _verdict(self, node: Node) -> None:
+        if (given := node.text("id")) and item_place(given):
+            return  # ours, given back: it says how another has decided
         place = approval_place(node.required_text("approval_request_id"))
         if place is None:
             raise node.refused("approval_request_id", "is none of this server's; send the id of the request")

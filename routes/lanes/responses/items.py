@@ -10,11 +10,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from app.policy.doors import outcome
 from routes.lanes.responses import ids
 
 SERVER_LABEL = "dragoman"  # of our own tools, and of the mcp tool by which a client opts in to approvals
 CUSTOM_INPUT = "input"  # the argument that a custom tool's text stands in
 
+OWN_DOOR = "responses"
 SEALED = "dragoman1."  # begins reasoning as opaque text
 
 Item = dict[str, Any]
@@ -129,4 +131,18 @@ def approval_request(approval: str, name: str, arguments: Mapping[str, Any]) -> 
         "arguments": arguments_text(arguments),
         "name": name,
         "server_label": SERVER_LABEL,
+    }
+
+
+def other_decision(item: str, request: str, fields: Mapping[str, Any]) -> Item | None:
+    """Return the item for a decision that came by another door than these responses; `fields` are its event's."""
+    decision, door = fields["decision"], fields.get("door")
+    if door in (None, OWN_DOOR):
+        return None
+    return {
+        "id": item,
+        "type": "mcp_approval_response",
+        "approval_request_id": request,
+        "approve": decision == "approved",
+        "reason": outcome(decision, fields["by"], door),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from routes.lanes.answer import Answer, HandedCall, OwnCall, Used, WaitingCall, Words
+from routes.lanes.answer import Answer, DecidedCall, HandedCall, OwnCall, Used, WaitingCall, Words
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
@@ -113,6 +113,11 @@ class ResponseHead(Struct):
             "server_label": items.SERVER_LABEL,
         }
 
+    def other_decision(self, fields: Mapping[str, Any], at: int) -> items.Item | None:
+        """Return the item `at` for a decision of another door on the call that this response goes on with."""
+        request = self.approvals.get(fields["call"])
+        return items.other_decision(self.item(ids.DECISION, at), request, fields) if request else None
+
 
 def tool_names(echo: Mapping[str, Any]) -> items.ToolNames:
     names = echo.get("names", {})
@@ -167,6 +172,8 @@ def _output(answer: Answer, turn: Turn, head: ResponseHead, unfinished: str) -> 
                 output.append(call.item(head.item(call.id_kind, at), call.text))
             case OwnCall() if one.name not in head.names.all:
                 output.append(head.own_call(one, at, unfinished if one.result is None else ""))
+            case DecidedCall():
+                output += filter(None, [head.other_decision(one.fields, at)])
             case WaitingCall() if turn.request.asks:
                 approval = ids.approval_id(turn.run, one.seq, one.call)
                 output.append(items.approval_request(approval, one.name, one.arguments))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from routes.terminal.answers import Interrupted, Over
 from routes.terminal.api import Json
-from routes.terminal.approval_text import one_line
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.event_client import step
 from routes.terminal.view import printable
 from routes.texts import text
+from routes.texts.exact import one_line
 
 MOST_TURNS = 16  # that are looked at, from the last one on
 MOST_NAMED = 8  # paths, where there is none of that name

@@ -50,7 +50,7 @@ async def test_a_topic_of_ntfy_gets_a_title_and_a_link(tmp_path: Path) -> None:
         asked, ended = requests["A call waits for approval"], requests["A run has ended (answered)"]
         assert [one.headers["priority"] for one in (asked, ended)] == ["high", "default"]
         assert asked.body.decode() == "Grüße an Bob"
-        assert asked.headers["click"] == f"{SERVER}/#ses_local"
+        assert asked.headers["click"] == f"{SERVER}/#ses_local/run_1/call=call_1"
         assert "content-type" not in asked.headers and "webhook-signature" not in asked.headers
 
 

@@ -53,7 +53,9 @@ async def test_each_event_is_signed_and_says_little(tmp_path: Path) -> None:
         bodies = {body["type"]: body["data"] for body in (json.loads(request.body) for request in requests)}
         link = {"session": "ses_local", "title": "A title", "link": "https://agent.example.org/#ses_local"}
         assert bodies == {
-            "approval.required": {"run": "run_1"} | link,
+            "approval.required": {"run": "run_1", "call": "call_1"}
+            | link
+            | {"link": f"{link['link']}/run_1/call=call_1"},
             "canary.fired": {"run": "run_1"} | link,
             "run.ended": {"run": "run_1", "reason": "answered"} | link,
             "job.ended": {"job": "job_1", "state": "exited"} | link,

@@ -88,6 +88,8 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
             "title": "A call waits for approval",
             "body": "A title",
             "session": "ses_local",
+            "run": "run_1",
+            "call": "call_1",
             "tag": "approval.required/run_1",
         }
         assert json.loads(browser.decrypted(ended.body))["title"] == "A run has ended (answered)"

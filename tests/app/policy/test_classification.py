@@ -10,7 +10,7 @@ from app.policy.gate import Gate
 from app.policy.policy_context import PolicyContext
 from app.storage.principals import LOCAL_USER, Principal
 from tests.support.access.operator_rules import run_nothing
-from tools.base.rights import Hints, Origin, Risk, Role, Trust
+from tools.base.rights import Column, Hints, Origin, Risk, Role, Trust
 from tools.tool import Tool, ToolList, answering
 from tools.toolbox import Allow, Ask, Refuse, Toolbox
 
@@ -167,3 +167,15 @@ def test_a_call_for_anybody_is_refused_asked_about_or_allowed_as_declared() -> N
     assert planning.decide(one, {}) == Allow(), "it reads"
     tainted = Gate(ANN, PolicyContext(tainted=True), classification=made)
     assert isinstance(tainted.decide(one, {"url": "https://a.test/?q=x"}), Ask)
+
+
+def test_what_arguments_are_for_comes_from_the_first_source_that_says_it_and_eases() -> None:
+    rule, declared = {"to": Column.INSIDE}, {"to": Column.RECIPIENT}
+    made = classification((ToolRule(match=NAME, role=Role.ADMIN),), {TOOL: Trust(arguments=declared)})
+    rights = made.rights(NAME, Origin("s", "t"))
+    assert (rights.arguments, rights.sources["arguments"]) == (declared, Source.DECLARED_TOOL)
+    assert made.eased_by(NAME, Origin("s", "t")) == "the trust that is declared for s"
+    first = classification((ToolRule(match=NAME, arguments=rule),), {TOOL: Trust(arguments=declared)})
+    assert first.rights(NAME, Origin("s", "t")).arguments == rule
+    assert first.eased_by(NAME, Origin("s", "t")) == f"the rule {NAME}"
+    assert Trust(arguments=declared).words == "to=recipient"

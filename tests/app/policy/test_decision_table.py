@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.messages import Message
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CALL_ROWS, TABLE, CallRequest, author_of, decide_call
 from app.policy.decision_table import DecisionRow, decided
@@ -17,9 +18,12 @@ from app.policy.gate import decide
 from app.policy.gate_rows import GATE_ROWS, QUESTIONS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import NO_LIMITS, LabelLimits
+from app.policy.permits.bounds import Bounds
+from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.provenance.own_values import OwnValues
 from app.storage.principals import LOCAL_USER, Principal
 from tests.support.access.operator_rules import rules
 from tools.base.permit import fingerprint
@@ -29,6 +33,7 @@ from tools.toolbox import Allow, Ask, Decision, Refuse
 
 ANN = Principal("ann", Role.USER)
 PII = frozenset({"pii"})
+PERMITTED = Permission("prm_1", "some_tool", Bounds((("path", ("notes/a.md",)), ("url", ("https://example.org/",)))))
 NOTES = {"tool": "*", "paths": ["notes/**"]}
 CALL = {"path": "notes/a.md", "url": "https://example.org/"}
 
@@ -66,6 +71,7 @@ tools = st.builds(
     needs_person=st.booleans(),
     plans=st.booleans(),
 )
+OWN = OwnValues([Message("user", "Write notes/a.md and read https://example.org/")], lambda _: None)
 policies = st.builds(
     PolicyContext,
     mode=st.sampled_from(ApprovalMode),
@@ -79,7 +85,9 @@ policies = st.builds(
     planning=st.booleans(),
     narrowing=st.sampled_from([ALL_TOOLS, ToolNarrowing("mild", disabled=("some_*",))]),
     labels=st.sampled_from([NO_LIMITS, LabelLimits(PII, asks=PII), LabelLimits(PII, refuses=PII)]),
+    evidence=st.sampled_from([None, OWN]),
     rules=st.sampled_from([NO_OPERATOR_RULES, *(rules({**NOTES, "action": action}) for action in ("ask", "deny"))]),
+    permissions=st.sampled_from([(), (PERMITTED,)]),
 )
 requests = st.builds(
     AccessRequest,
@@ -96,8 +104,8 @@ def test_the_rows_and_their_order() -> None:
     assert " ".join(name for name, *_ in TABLE).split() == [
         *("canary", "screen", "judge", "unknown_tool"),
         *("role", "token", "profile", "session", "plan", "person", "label", "rule"),
-        *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "outbound", "mode"),
-        *("granted_hosts", "rule_asks", "unattended", "hopeless"),
+        *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "own_values", "outbound"),
+        *("mode", "permitted", "granted_hosts", "rule_asks", "unattended", "hopeless"),
         *("arguments", "hook", "provenance"),
     ]
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.core.messages import Message
 from app.core.rules import ApprovalMode, ToolRule, classified
 from app.policy.gate import Gate, decide
 from app.policy.grants import Grant
 from app.policy.policy_context import PolicyContext
+from app.provenance.own_values import OwnValues
 from app.storage.principals import LOCAL_USER
 from tests.support.access.operator_rules import ANN, catalogue_tool, kind_of, run_nothing, some_tool
 from tools.base.permit import fingerprint
@@ -39,14 +41,17 @@ TAINTED = [
 
 @pytest.mark.parametrize("mode", ApprovalMode)
 @pytest.mark.parametrize(("risk", "confined", "boxed", "asks"), TAINTED)
-def test_untrusted_text_makes_all_that_leaves_ask_even_under_a_grant(
+def test_untrusted_text_makes_what_is_not_proven_ask_even_under_a_grant(
     risk: Risk, confined: bool, boxed: bool, asks: bool, mode: ApprovalMode
 ) -> None:
+    """Ask without evidence, and with evidence of nothing: a call without values has none of the person's own."""
     grant = Grant("some_tool", fingerprint("local", "some_tool", {}))
     one = some_tool(risk, confined=confined, approval="never")
     policy = PolicyContext(mode, boxed, tainted=True, commands=("some_tool",), grants=(grant,))
     wanted = "allow" if not asks else "refuse" if mode is ApprovalMode.DENY else "ask"
     assert kind_of(decide(LOCAL_USER, one, {}, policy)) == wanted
+    known = OwnValues([Message("user", "Run some_tool.")], {one.name: one}.get)
+    assert kind_of(decide(LOCAL_USER, one, {}, dataclasses.replace(policy, evidence=known))) == wanted
 
 
 READINGS = [

@@ -58,12 +58,12 @@ class Row(NamedTuple):
 ROWS = (
     Row(ApprovalMode.AUTO, False, Role.ADMIN, "mode", ["ann", "mallory"], 0, 0),
     Row(ApprovalMode.AUTO, True, Role.ADMIN, "mode", ["ann"], 0, 1),
-    Row(ApprovalMode.SANDBOXED, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(ApprovalMode.SANDBOXED, False, Role.USER, "mode", ["ann"], 1, 1),
+    Row(ApprovalMode.SANDBOXED, True, Role.USER, "mode", ["ann"], 0, 1),
+    Row(ApprovalMode.SANDBOXED, False, Role.USER, "mode", ["ann"], 0, 1),
     Row(ApprovalMode.SANDBOXED, True, Role.USER, "never", ["ann"], 0, 1),
     Row(ApprovalMode.SANDBOXED, False, Role.USER, "never", ["ann", "mallory"], 0, 0),
     Row(ApprovalMode.ASK, True, Role.USER, "mode", ["ann"], 1, 1),
-    Row(ApprovalMode.DENY, True, Role.USER, "mode", [], 0, 0),
+    Row(ApprovalMode.DENY, True, Role.USER, "mode", ["ann"], 0, 0),
     Row(ApprovalMode.DENY, True, Role.USER, "never", ["ann"], 0, 0),
 )
 
@@ -74,7 +74,7 @@ async def test_what_strangers_get_done(row: Row) -> None:
     model = Hijackable(ERRAND, ORDER, lambda: THEFT)
     async with stage() as on:
         outcome = await on.play(
-            Policy("", row.mode, row.taint, row.role), mailbox.tools, model, "Write to ann and bob."
+            Policy("", row.mode, row.taint, row.role), mailbox.tools, model, "Write to Ann and Bob."
         )
     assert outcome.hijacked
     assert outcome.text == THEFT.answer

@@ -152,7 +152,7 @@ def test_a_row_that_another_one_covers_stops_the_start() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '[[rules]]\ntool = "bash"\naction = "allow"\nreason = "x"',
+        '[[rules]]\ntool = "bash"\naction = "permit"\nreason = "x"',
         '[[rules]]\ntool = "bash"\naction = "deny"',
         '[[rules]]\ntool = "bash"\naction = "deny"\nreason = "x"\ncomands = ["rm"]',
         '[[rules]]\ntool = "bash"\naction = "deny"\nreason = "x"\ncommands = "rm"',

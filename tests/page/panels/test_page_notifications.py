@@ -10,9 +10,10 @@ import pytest
 
 from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Scripted
+from tests.support.models.replies import bash_block
 from tests.support.notifications import Browser
-from tests.support.page.approvals import NOTICES
-from tests.support.page.browser import STORY_S, Page, browsing, expect, home, say
+from tests.support.page.approvals import NOTICES, press, questions_on
+from tests.support.page.browser import PHONE, STORY_S, Page, browsing, expect, home, say
 from tests.support.server.receivers import receiver, verified
 from tests.support.server.serving import Served, serving
 
@@ -159,15 +160,47 @@ async def test_a_push_message_is_shown_and_opens_its_conversation(tmp_path: Path
 
         debugger.on("ServiceWorker.workerRegistrationUpdated", seen)
         await debugger.send("ServiceWorker.enable")
-        message = {"title": "A run has ended", "body": "Hello", "session": session, "tag": "run.ended/1"}
+        message = {"title": "A run has ended", "body": "Hello", "session": session, "run": "", "call": ""}
         delivery = {"origin": home(served).rstrip("/"), "registrationId": await registered, "data": json.dumps(message)}
         worker = page.context.service_workers[0]
         await worker.evaluate(SHOWS)
         await debugger.send("ServiceWorker.deliverPushMessage", delivery)
         [title, options] = await worker.evaluate("self.shown")
-        assert (title, options["body"], options["data"]) == ("A run has ended", "Hello", {"session": session})
+        assert (title, options["body"], options["data"]) == (
+            *("A run has ended", "Hello"),
+            {"session": session, "run": "", "call": ""},
+        )
         await worker.evaluate(CLICKED, options["data"])
         await page.wait_for_url(f"**/#{session}")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_notification_of_a_call_opens_its_decision_and_decides_nothing(tmp_path: Path, is_open: bool) -> None:
+    script = [bash_block("touch one"), "Seen."]
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted(script), approval_admin="ask") as served,
+        browsing() as browser,
+    ):
+        turn = asyncio.create_task(served.chat("Go."))
+        page = await browser.page(viewport=PHONE)
+        await page.goto(home(served))
+        await expect(page.locator(".approval-others li")).to_contain_text("touch one")
+        [row] = (await served.client.get("/approvals")).json()["approvals"]
+        if is_open:
+            await worker_of(page)
+            worker = page.context.service_workers[0]
+            await worker.evaluate(CLICKED, {name: row[name] for name in ("session", "run", "call")})
+        else:  # as the worker opens a window
+            await page.goto("about:blank")
+            await page.goto(f"{home(served)}#{row['session']}/{row['run']}/call={row['call']}")
+        await expect(questions_on(page)).to_be_focused()
+        await expect(questions_on(page).get_by_text("touch one")).to_be_visible()
+        assert (await served.client.get("/approvals")).json()["approvals"], "a person sees it before it is decided"
+        await press(page, "Approve once")
+        events = await turn
+        [resolved] = [event for event in events if event["type"] == "approval.resolved"]
+        assert (resolved["decision"], resolved["door"]) == ("approved", "push")
 
 
 async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:

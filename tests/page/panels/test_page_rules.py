@@ -24,3 +24,22 @@ async def test_the_rules_are_listed(tmp_path: Path) -> None:
         await panel.get_by_text("Rules on calls", exact=True).click()
         await expect(panel.get_by_text("Keys are not for agents.")).to_be_visible()
         await expect(panel.get_by_text("secrets/**")).to_be_visible()
+
+
+async def test_rules_are_tried_on_the_past(tmp_path: Path) -> None:
+    """A call that ran before the rule was there would be refused now."""
+    async with serving(tmp_path, Scripted(["```bash\ncat secrets/key\n```", "Done."])) as served:
+        await served.chat("Go.")
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        panel = page.locator("#panel")
+        await panel.get_by_text("Rules on calls", exact=True).click()
+        await panel.get_by_role("button", name="Try on the past").first.click()
+        await expect(panel.get_by_text("This rule decides 1 of 1 calls")).to_be_visible()
+        await expect(panel.get_by_role("cell", name="Refused")).to_be_visible()
+        await panel.get_by_role("button", name="Try all rules on the past").click()
+        await expect(panel.get_by_text("One call of the last 90 days")).to_be_visible()
+        await expect(panel.get_by_role("row", name="bash")).to_have_count(2)

@@ -173,6 +173,10 @@ async def test_trust_is_declared_shown_and_withdrawn(tmp_path: Path, shell: Shel
             "trusted: echo: risk read, results untrusted (declared by local)",
             "trusted: long: risk read (in the file)",
         ]
+        code, out, _ = await shell.aside("trust helper --tool echo --risk network --argument text=recipient")
+        assert (code, out.splitlines()[1]) == (0, "  text=recipient (declared_tool)")
+        lines = (await shell.aside("list"))[1].splitlines()
+        assert any("echo: risk network, text=recipient (declared by local)" in line for line in lines)
         assert (await shell.aside("distrust helper --tool echo"))[1].splitlines() == [f"echo: {of_server}"]
         assert (await shell.aside("distrust helper"))[0] == 0
         code, _, err = await shell.aside("distrust helper")

@@ -120,7 +120,7 @@ async def test_ag_ui_decides_on_a_call(tmp_path: Path, approved: bool, result: s
         assert interrupt["toolCallId"] in [one.get("toolCallId") for one in first if one["type"] == "TOOL_CALL_START"]
         entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": approved}}
         second = await client.send(runId="r2", resume=[entry])
-    changed = ["CUSTOM"] if approved else []  # the file that was written
+    changed = ["CUSTOM"] * (1 + approved)  # who has decided, and the file that was written
     assert kinds(second)[: 2 + len(changed)] == ["RUN_STARTED", *changed, "TOOL_CALL_RESULT"]
     assert second[1 + len(changed)]["content"].startswith(result)
     assert second[-1]["outcome"] == {"type": "success"}
@@ -233,7 +233,7 @@ async def test_ui_decides_on_a_call(tmp_path: Path, approved: bool, chunk: str) 
         approval = {"id": asked["approvalId"], "approved": approved, "reason": "It is my note."}
         client.keep(chunks[0]["messageId"], part | {"state": "approval-responded", "approval": approval})
         chunks = await client.send(messageId=chunks[0]["messageId"])
-    changed = ["data-notice"] if approved else []  # the file that was written
+    changed = ["data-notice"] * (1 + approved)  # who has decided, and the file that was written
     assert kinds(chunks)[1 : 3 + len(changed)] == [*changed, chunk, "start-step"]
     assert approved or "It is my note." in conversation(model)[-1][1]
     assert (tmp_path / "work" / "note.txt").exists() is approved

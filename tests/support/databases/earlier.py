@@ -80,6 +80,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "decided": 1_700_000_004.5,
             "by": "ann",
             "note": "no",
+            "origins": '[{"argument":"/path","start":0,"end":1,"kind":"person"}]',
+            "door": "link",
         },
     ],
     "grants": [
@@ -95,14 +97,23 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "audit": [
-        {"number": 7, "action": "bash", "decision": "ask", "why": "It asks.", "by": "policy", "fingerprint": "a" * 64}
+        {
+            "number": 7,
+            "action": "bash",
+            "decision": "ask",
+            "why": "It asks.",
+            "by": "policy",
+            "fingerprint": "a" * 64,
+            "facts": '{"role":"admin"}',
+        }
     ],
     "used": [{"kind": "tokens", "period": "2023-11", "amount": 12.5}],
     "mcp_servers": [{"name": "files", "entry": '{"url":"http://127.0.0.1:9/"}', "enabled": 0, "by": "root"}],
     "mcp_pins": [{"server": "files", "tool": "read", "identity": "i", "digest": SHA, "definition": "{}"}],
     "mcp_trust": [
         {"server": "files", "tool": "", "identity": "i", "role": "user", "by": "root"},
-        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"},
+        {"server": "files", "tool": "read", "identity": "i", "risk": "read", "untrusted": 0, "by": "root"}
+        | {"arguments": '{"path":"path"}'},
     ],
     "summaries": [{"upto": 1, "text": "They met.", "before": 900, "after": 30}],
     "results": [{"name": "bash", "text": "a\nb"}],
@@ -117,6 +128,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"document": "doc_1", "version": 1, "author": "model", "text": "# Plan"},
         {"document": "doc_1", "version": 2, "author": "person", "run": "", "call": "", "text": "# The plan"},
     ],
+    "untrusted_marks": [{"place": "web_fetch", "at": 1_700_000_001_500_000, "digests": b"\x00\xff234567"}],
     "session_labels": [{"label": "customer", "source": "path", "detail": "read_file"}],
     "file_labels": [{"workspace": "/w", "path": "copy.txt", "label": "customer", "call": ""}],
     "document_suggestions": [
@@ -126,6 +138,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "notification_targets": [
         {"id": "whk_1", "kind": "webhook", "name": "chat", "url": "https://example.org/in", "events": '["run.ended"]'}
         | {"everyone": 1, "version": 2, "keys": "{}", "state": "disabled", "reason": "It failed.", "failing": 1.5}
+        | {"decides": 1}
     ],
     "session_digests": [{"state": "done", "messages": 2, "title": "Cats", "summary": "They met a cat."}],
     "deliveries": [
@@ -186,11 +199,17 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "shares": [
         {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
     ],
+    "decision_links": [{"sha256": SHA, "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
     ],
     "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
     "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],
+    "permissions": [
+        {"id": "prm_1", "tool": "mcp__mail__send", "bounds": '{"arguments":{"to":["bob@example.org"]}}', "by": "ann"}
+        | {"per_day": 3, "expires": 1_800_000_000.0}
+    ],
+    "permission_uses": [{"permission": "prm_1", "day": "2023-11-14", "uses": 2, "last": 1_700_000_009.0}],
     "secrets": [
         {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.base.rights import Risk, Role, Trust
+from tools.base.rights import Column, Risk, Role, Trust
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
 from tools.mcp.config.entries import config_of, parse_config, read_config
 from tools.mcp.config.variables import Variables, read_env_file
@@ -94,6 +94,10 @@ FORMS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"command": "s", "tool_trust": {"a": Trust(risk=Risk.READ), "b": Trust()}},
     ),
     (
+        {"command": "s", "toolTrust": {"a": {"risk": "network", "arguments": {"note": "recipient"}}}},
+        {"command": "s", "tool_trust": {"a": Trust(risk=Risk.NETWORK, arguments={"note": Column.RECIPIENT})}},
+    ),
+    (
         {"url": "https://a.test/", "oauth": {"clientId": "c", "clientSecret": "${KEY}"}},
         {"transport": "http", "url": "https://a.test/", "client_id": "c", "client_secret": "k-123"},
     ),
@@ -147,6 +151,8 @@ PROBLEMS = [
     ({"command": "a", "trust": {"risk": "reads"}}, r"trust\.risk must be one of read, write"),
     ({"command": "a", "trust": {"role": ["user"]}}, r"trust\.role must be one of guest, user"),
     ({"command": "a", "trust": {"untrusted": "no"}}, r"trust\.untrusted must be true or false"),
+    ({"command": "a", "trust": {"arguments": ["to"]}}, r"trust\.arguments must be an object"),
+    ({"command": "a", "trust": {"arguments": {"a.b": "x"}}}, r"trust\.arguments\.a\.b must be one of recipient"),
     ({"command": "a", "trust": {"approval": "never"}}, "trust has no field 'approval'"),
     ({"command": "a", "toolTrust": ["read"]}, "toolTrust must be an object"),
     ({"command": "a", "toolTrust": {"read": {"risk": "${KEY}"}}}, r"toolTrust\.read\.risk must be one of"),

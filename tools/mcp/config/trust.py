@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tools.base.rights import Risk, Role, Trust
+from tools.base.rights import Column, Risk, Role, Trust
 from tools.mcp.config.variables import BadEntry
 
 E = TypeVar("E", bound=StrEnum)
-FIELDS = ("role", "risk", "untrusted")
+FIELDS = ("role", "risk", "untrusted", "arguments")
 # Lists of tools that other programs run without a question. A person watches each step there; here such a tool would
 # be free of questions in unattended runs, after untrusted text too. That has to be declared as what it is.
 OF_OTHERS = ("alwaysAllow", "autoApprove")
@@ -52,11 +52,20 @@ def read_trust(place: str, given: Any, *, from_api: bool) -> Trust | None:
     untrusted = given.get("untrusted")
     if untrusted is not None and not isinstance(untrusted, bool):
         raise BadEntry(f"{place}.untrusted must be true or false.")
-    return Trust(_one_of(Role, f"{place}.role", given), _one_of(Risk, f"{place}.risk", given), untrusted)
+    role, risk = _one_of(Role, f"{place}.role", given), _one_of(Risk, f"{place}.risk", given)
+    return Trust(role, risk, untrusted, _columns(f"{place}.arguments", given.get("arguments")))
 
 
-def _one_of(words: type[E], place: str, given: Mapping[str, Any]) -> E | None:
-    value = given.get(place.rpartition(".")[2])
+def _columns(place: str, given: Any) -> dict[str, Column] | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise BadEntry(f"{place} must be an object: the name of an argument, and one of {', '.join(Column)}.")
+    return {name: column for name in given if (column := _one_of(Column, f"{place}.{name}", given, name))} or None
+
+
+def _one_of(words: type[E], place: str, given: Mapping[str, Any], name: str = "") -> E | None:
+    value = given.get(name or place.rpartition(".")[2])
     if value is None:
         return None
     if not isinstance(value, str) or value not in set(words):

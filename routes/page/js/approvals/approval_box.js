@@ -6,6 +6,7 @@ import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { InvalidInput, questionForm } from "./elicitation.js";
+import { Origins } from "./origins.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
@@ -80,12 +81,13 @@ export class ApprovalBox {
     this.left = h("span", { class: "approval-left" });
     this.body = h("div", { class: "approval-body" });
     this.problem = new Problem();
+    this.always = h("div", { class: "approval-always" });
     this.foot = h("div", { class: "approval-foot" });
     this.heading = h("h3", { id: this.#id }, questionOf(this.row));
     const name = h("code", { class: "approval-name" }, escapeLine(this.row.name));
     const head = h("header", { class: "approval-head" }, this.heading, name, this.left);
     const props = { class: "approval", role: "group", tabindex: -1, "aria-labelledby": this.#id };
-    const parts = [head, this.body, this.problem.element, this.foot];
+    const parts = [head, this.body, this.problem.element, this.always, this.foot];
     return h("section", { ...props, dataset: { call: this.row.call } }, parts);
   }
 
@@ -110,6 +112,7 @@ export class ApprovalBox {
     this.problem.show("");
     this.form = this.#form(mode);
     fill(this.body, this.#content(mode));
+    fill(this.always, mode === "ask" ? this.#proposals() : null);
     fill(this.foot, this.#buttons(mode));
     if (!moved) return;
     this.#tray.settle();
@@ -130,7 +133,7 @@ export class ApprovalBox {
   #content(mode) {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
-    const given = renderArguments(this.row);
+    const given = renderArguments(this.row, new Origins(this.row));
     return [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
   }
 
@@ -172,6 +175,15 @@ export class ApprovalBox {
       Object.keys(this.row.arguments).length ? this.#button(t("approvals.approve.edit"), "edit", "", "e") : null,
       this.#button(t("approvals.deny"), "deny", "danger", "n"),
     ];
+  }
+
+  /** A button for each standing permission that the server offers: one click gives it, and approves the call. */
+  #proposals() {
+    return (this.row.proposals ?? []).map(({ pattern, words }) => {
+      const wish = () => ({ decision: "approve", scope: "always", pattern });
+      const give = () => this.#sending || this.decide(wish, t("approvals.approved.always"));
+      return button(t("approvals.always", { words: escapeText(words) }), give, { class: "proposal", dir: "auto" });
+    });
   }
 
   #questionButtons() {
@@ -223,11 +235,15 @@ export class ApprovalBox {
     this.#send(true);
     const { run, call } = this.row;
     try {
-      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, wish);
+      await post(`/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, {
+        ...wish,
+        door: this.#tray.doorOf(this.row),
+      });
       this.#tray.onDecided(this, words, { own: true });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, error.message, { own: false });
+      const outcome = error.more.decision ? error.more : error.message;
+      if (DECIDED_ELSEWHERE.has(error.status)) return this.#tray.onDecided(this, outcome, { own: false });
       this.#send(false);
       this.problem.show(error.message);
     }
@@ -237,7 +253,7 @@ export class ApprovalBox {
     this.#sending = under_way;
     this.element.setAttribute("aria-busy", String(under_way));
     // A disabled button would lose the focus.
-    for (const one of this.foot.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
+    for (const one of this.element.querySelectorAll("button")) one.ariaDisabled = under_way ? "true" : null;
   }
 }
 

@@ -67,11 +67,13 @@ const row = (name, value) => [h("dt", {}, escapeLine(name)), h("dd", {}, value)]
 // By tool: arguments with a rendering of their own, if they are strings; all others become rows.
 const RENDERERS = {
   __proto__: null,
-  bash: { command: (given) => [sizedIfLong(given.command), exactBlock(given.command, t("approvals.command"))] },
-  python: { code: (given) => [sizedIfLong(given.code), exactBlock(given.code, t("approvals.code"))] },
-  write_file: { content: (given) => [sized(given.content), exactBlock(given.content, t("approvals.content"))] },
+  bash: { command: ({ command }, origins) => [sizedIfLong(command), exact("command", command, origins)] },
+  python: { code: ({ code }, origins) => [sizedIfLong(code), exact("code", code, origins)] },
+  write_file: { content: ({ content }, origins) => [sized(content), exact("content", content, origins)] },
   edit_file: { old: () => null, new: (given) => changeDiff(escapeText(given.old), escapeText(given.new)) },
 };
+
+const exact = (name, text, origins) => exactBlock(text, t(`approvals.${name}`), origins?.drawing(name, text));
 
 const LONG_LINES = 8; // from here on some may be scrolled out of view
 const linesIn = (text) => (text ? text.replace(/\n$/, "").split("\n").length : 0);
@@ -83,17 +85,18 @@ function sized(text) {
 
 const sizedIfLong = (text) => (linesIn(text) >= LONG_LINES ? sized(text) : null);
 
-/** All arguments of a call, as elements. */
-export function renderArguments({ name, arguments: given }) {
+/** All arguments of a call, as elements; `origins` (Origins) says where they come from. */
+export function renderArguments({ name, arguments: given }, origins = null) {
   if (name === "submit_plan" && Array.isArray(given.steps)) return planSteps(given.steps);
   const drawn = RENDERERS[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
   const rest = Object.entries(given).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
-  const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value)));
+  const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value, origins)));
   return [
     rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
-    fits ? Object.values(drawn).map((draw) => draw(given)) : null,
+    fits ? Object.values(drawn).map((draw) => draw(given, origins)) : null,
     rest.length || fits ? null : h("p", { class: "faint" }, t("approvals.arguments.none")),
+    origins?.list() ?? null,
     renderWarnings(given),
   ];
 }
@@ -105,14 +108,12 @@ function planSteps(steps) {
 
 const SHORT = 80;
 
-function valueShown(name, value) {
-  if (!isText(value)) return plainShown(name, JSON.stringify(value, null, 2));
-  return value === "" ? h("span", { class: "faint" }, t("approvals.empty")) : plainShown(name, value);
-}
-
-function plainShown(name, text) {
-  if (text.length > SHORT || text.includes("\n")) return exactBlock(text, name);
-  return h("code", { dir: "ltr", class: "exact-word" }, escapeText(text));
+function valueShown(name, value, origins) {
+  const text = isText(value) ? value : JSON.stringify(value, null, 2);
+  if (text === "") return h("span", { class: "faint" }, t("approvals.empty"));
+  const draw = origins?.drawing(name, text);
+  if (text.length > SHORT || text.includes("\n")) return exactBlock(text, name, draw);
+  return h("code", { dir: "ltr", class: "exact-word" }, draw ? draw(0, text.length) : escapeText(text));
 }
 
 function renderWarnings(given) {

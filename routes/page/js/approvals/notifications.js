@@ -23,7 +23,10 @@ export function startNotifications(page, show) {
     waiting = rows.length;
     badge();
   });
-  navigator.serviceWorker?.addEventListener("message", ({ data }) => data.session && open(page, data.session));
+  navigator.serviceWorker?.addEventListener("message", ({ data }) => {
+    if (data.call) show({ ...data, notified: true });
+    else if (data.session) open(page, data.session);
+  });
   notifyApprovals(page, show);
   notifyRuns(page);
 }

@@ -3,10 +3,11 @@
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
 import { ApprovalBox } from "./approval_box.js";
+import { deciderOf } from "../cards/call_title.js";
 import { announce, button, fill, focusMessageBox, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
-import { pieces, t, ts } from "../dom/more_texts.js";
+import { pieces, t } from "../dom/more_texts.js";
 
 const SETTLE_MS = 400; // ignores clicks on buttons that have just moved
 const NOTE_MS = 12_000;
@@ -17,7 +18,11 @@ const keyOf = ({ run, call }) => `${run}/${call}`;
 const isOf = (row, here) => here.includes(row.session) || row.path?.some(({ session }) => here.includes(session));
 const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 
-const OUTCOMES = ts("approvals.elsewhere", ["approved", "denied", "expired", "withdrawn"]);
+const OUTCOMES = new Set(["approved", "denied", "expired", "withdrawn"]);
+
+/** "Approved by ann in the terminal", of an event, or of what the server says to a decision that came too late. */
+const outcomeOf = ({ decision, by, door }) =>
+  OUTCOMES.has(decision) ? t(`approvals.elsewhere.${decision}`, { by: deciderOf(by, door) }) : decision;
 
 export class Tray {
   skew_ms = 0; // how far the server's clock is ahead
@@ -29,6 +34,7 @@ export class Tray {
   #chosen = null; // the key of the one selected by the user
   #awaited = null; // the key of one to show as soon as it is listed
   #decided = new Set(); // decided here, although the server's list may still have them
+  #notified = new Set(); // the keys of those that a notification has led to
   #known = new Map(); // every row so far, by key
   #tools = null;
   #timer = null;
@@ -101,8 +107,12 @@ export class Tray {
     (this.#box?.element ?? this.list.querySelector("button") ?? this.heading).focus();
   }
 
-  /** Shows an approval in full and focuses it; opens its conversation if necessary. */
+  /** The door by which a decision of a call is one. */
+  doorOf = (row) => (this.#notified.has(keyOf(row)) ? "push" : "page");
+
+  /** Shows an approval in full and focuses it; opens its conversation if necessary. `notified`: from a notification. */
   show(row) {
+    if (row.notified) this.#notified.add(keyOf(row));
     const wanted = this.#rows.find((one) => keyOf(one) === keyOf(row));
     this.#awaited = wanted ? null : keyOf(row); // a card can know of a call before the list does
     if (!wanted) return;
@@ -214,7 +224,8 @@ export class Tray {
   }
 
   /** The call was decided here, or the server reports that it no longer waits. */
-  onDecided(box, words, { own }) {
+  onDecided(box, given, { own }) {
+    const words = typeof given === "string" ? given : outcomeOf(given);
     this.#decided.add(keyOf(box.row));
     this.#showNote(own ? null : `${summaryOf(box.row)}: ${words}`);
     announce(words);
@@ -227,7 +238,7 @@ export class Tray {
     const row = this.#known.get(key);
     if (!row || this.#decided.has(key)) return;
     this.#decided.add(key);
-    this.#showNote(`${OUTCOMES[event.decision] ?? event.decision}: ${briefly(row)}`);
+    this.#showNote(`${outcomeOf(event)}: ${briefly(row)}`);
     this.#changed();
   }
 

@@ -34,11 +34,11 @@ export function previewElements(preview, given) {
   if (change === "create") return [...notes, h("p", { class: "faint" }, t("approvals.write.new")), given];
   const there = h("p", { class: "faint" }, factsOf(preview), note && change !== "fail" ? ` ${escapeLine(note)}` : null);
   if (diff === null) return [...notes, change === "fail" ? null : there, given];
-  const [content, warnings] = [given.slice(0, -1), given.at(-1)]; // these are never folded
+  const [content, ...unfolded] = [given.slice(0, -2), ...given.slice(-2)]; // origins and warnings
   const cut = CUT.test(diff) ? warning(t("approvals.write.cut")) : null;
   const whole = h("details", { class: "approval-whole" }, h("summary", {}, t("approvals.write.whole")), ...content);
   const folded = change === "edit" && !cut ? null : whole;
-  return [...notes, there, unifiedDiff(diff, escapeLine(preview.path)), cut, folded, warnings];
+  return [...notes, there, unifiedDiff(diff, escapeLine(preview.path)), cut, folded, ...unfolded];
 }
 
 const warning = (words) => h("p", { class: "approval-warning" }, words);

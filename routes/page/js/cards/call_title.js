@@ -54,6 +54,14 @@ export function iconOf(name) {
   return rowOf(name)[1] ?? "tool";
 }
 
+const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
+
+/** The person who has decided a call, and the door: `ann in the terminal`. */
+export function deciderOf(by, door) {
+  const who = escapeLine(by ?? "");
+  return DOORS.has(door) ? `${who} ${t(`approvals.door.${door}`)}` : who;
+}
+
 function firstLine(text) {
   return (/[^\s][^\n]*/.exec(text.slice(0, 4_000))?.[0] ?? "").trim();
 }

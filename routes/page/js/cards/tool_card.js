@@ -12,7 +12,7 @@ import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
-import { nameOf, titleOf } from "./call_title.js";
+import { deciderOf, nameOf, titleOf } from "./call_title.js";
 import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
@@ -189,9 +189,9 @@ export class ToolCard {
     this.#setState("waiting");
   }
 
-  resolve({ decision, by, arguments: given, note }) {
+  resolve({ decision, by, door, arguments: given, note }) {
     const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
-    const [state, words] = decisions[decision]?.(escapeText(by)) ?? ["next", decision];
+    const [state, words] = decisions[decision]?.(deciderOf(by, door)) ?? ["next", decision];
     if (given) this.#changedBy = by;
     if (given) this.given.settle(given, { by });
     this.#setState(state, note ? `${words}: “${escapeText(note)}”` : words);

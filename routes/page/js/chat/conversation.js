@@ -293,6 +293,9 @@ export class Conversation {
     if (location.hash && !session && this.#opening) return;
     await this.open(session, { moved: true });
     if (run === undefined || this.#page.store.get("session") !== session) return;
+    const [, call] = /^call=(.+)$/.exec(seq ?? "") ?? [];
+    const detail = { run, call, notified: true };
+    if (call) return this.#page.at("approvals").dispatchEvent(new CustomEvent("show", { detail }));
     const { Replay } = await import("./replay/replay.js");
     await Replay.openLinked(this.#page, { run, seq });
   }

@@ -22,19 +22,24 @@ self.addEventListener("fetch", (event) => {
 const kept = async (request) => (await caches.match(request)) ?? Response.error();
 
 self.addEventListener("push", (event) => {
-  const { title, body, session, tag } = event.data.json();
-  event.waitUntil(self.registration.showNotification(title, { body, tag, icon: ICON, data: { session } }));
+  const { title, body, session, run, call, tag } = event.data.json();
+  const data = { session, run, call };
+  event.waitUntil(self.registration.showNotification(title, { body, tag, icon: ICON, data }));
 });
 
 self.addEventListener("notificationclick", (event) => {
   event.notification.close();
-  event.waitUntil(show(event.notification.data.session));
+  event.waitUntil(show(event.notification.data));
 });
 
-/** An open page shows the conversation: a new one might have to be signed in to. */
-async function show(session) {
+/**
+ * An open page shows the conversation: a new one might have to be signed in to. A call that waits is shown in full, and
+ * nothing is decided here: a person sees the exact arguments first.
+ */
+async function show({ session, run, call }) {
   const [page] = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
-  if (!page) return self.clients.openWindow(session ? `/#${session}` : "/");
-  page.postMessage({ session });
+  const place = call ? `${session}/${run}/call=${call}` : session;
+  if (!page) return self.clients.openWindow(session ? `/#${place}` : "/");
+  page.postMessage({ session, run, call });
   return page.focus();
 }

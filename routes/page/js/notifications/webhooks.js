@@ -97,7 +97,7 @@ function deliveryRow(path, { id, type, state, attempts, error, created }, outcom
 
 const labelled = (box, words) => h("div", { class: "notify-switch" }, h("label", {}, box, h("span", {}, words)));
 
-function form({ events, channels }, isAdmin, draw) {
+function form({ events, channels, decides }, isAdmin, draw) {
   const url = h("input", { type: "url", required: true, maxlength: 2048, dir: "ltr", placeholder: "https://" });
   const chosen = Object.entries(events).map(([kind, words]) => {
     const box = h("input", { type: "checkbox", value: kind, checked: true });
@@ -105,18 +105,24 @@ function form({ events, channels }, isAdmin, draw) {
   });
   const channel = select(Object.entries(channels));
   const all = h("input", { type: "checkbox" });
+  const links = h("input", { type: "checkbox" });
   const add = h("button", { type: "submit" }, icon("plus"), t("webhooks.add"));
   const once = h("div", { hidden: true });
   const fields = [
     field(t("webhooks.address"), url),
     field(t("webhooks.channel"), channel),
     h("fieldset", { class: "kinds" }, h("legend", {}, t("webhooks.events")), ...chosen.map(([, label]) => label)),
+    decides && labelled(links, t("webhooks.decides")),
     isAdmin && labelled(all, t("webhooks.everyone")),
   ];
   const send = () => {
     const kinds = chosen.map(([box]) => box).filter((box) => box.checked);
     const body = { url: url.value.trim(), channel: channel.value, events: kinds.map((box) => box.value) };
-    return post("/webhooks", { ...body, ...(all.checked && { everyone: true }) });
+    return post("/webhooks", {
+      ...body,
+      ...(all.checked && { everyone: true }),
+      ...(links.checked && { decides: true }),
+    });
   };
   const made = sendForm(fields, add, send, async (answer, outcome) => {
     const words = [h("strong", {}, t("secret.title", { name: answer.name })), " ", t("webhooks.secret")];

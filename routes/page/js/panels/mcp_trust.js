@@ -96,6 +96,7 @@ class TrustForm {
       role: this.role.value || null,
       risk: this.risk.value || null,
       untrusted: value ? value === "untrusted" : null,
+      arguments: this.row.declared?.arguments ?? null, // declared on the command line: kept
     };
     await post(`${this.server.at}/trust`, fields);
     await this.#done("mcp.trust.declared");
@@ -116,11 +117,12 @@ function choice(labels, chosen) {
   return select([["", t("mcp.trust.undeclared")], ...Object.entries(labels)], { value: chosen ?? "" });
 }
 
-function inWords({ role, risk, untrusted }) {
+function inWords({ role, risk, untrusted, arguments: columns }) {
   const parts = [
     role && t("mcp.trust.is.role", { role: ROLE_LABELS[role] ?? role }),
     risk && t("mcp.trust.is.risk", { risk: RISK_LABELS[risk] ?? risk }),
     untrusted === null ? null : t("mcp.trust.is.results", { results: RESULTS[TRUSTS[untrusted]] }),
+    ...Object.entries(columns ?? {}).map((named) => escapeLine(named.join("=")).slice(0, 80)),
   ];
   return parts.filter(Boolean).join(", ") || RESULTS.trusted;
 }

@@ -41,6 +41,8 @@ function content(page) {
     loadedSection(t("settings.receivers"), async () => (await import("../notifications/webhooks.js")).receivers(page)),
     role !== "guest" &&
       loadedSection(t("settings.automation"), async () => (await import("./automation/schedules.js")).automation(page)),
+    role !== "guest" &&
+      loadedSection(t("permissions.title"), async () => (await import("./people/permissions.js")).permissions()),
     loadedSection(t("settings.month"), monthly),
     loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),

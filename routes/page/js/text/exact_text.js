@@ -42,12 +42,13 @@ export function withoutInvisible(text) {
 
 /**
  * A block of monospaced text with marks for invisible characters and trailing spaces.
- * Of a long text it shows head and tail, with a note before it. Returns elements.
+ * Of a long text it shows head and tail, with a note before it. `draw(from, to)`, if given, returns the nodes of a part
+ * of the text. Returns elements.
  */
-export function exactBlock(text, label) {
+export function exactBlock(text, label, draw = null) {
   const block = h("pre", { class: "exact", dir: "ltr", tabindex: 0, role: "group", "aria-label": label });
   if (text.length <= MOST) {
-    block.append(...nodes(text));
+    block.append(...nodes(text, draw));
     return [block];
   }
   const from = characterBoundary(text, HEAD);
@@ -55,21 +56,27 @@ export function exactBlock(text, label) {
   const missing = t("exact.missing", { count: to - from });
   const all = button(t("show.all"), () => {
     note.remove();
-    showAll(block, text);
+    showAll(block, text, draw);
   });
   const note = h("p", { class: "approval-warning" }, t("exact.missing.middle", { count: to - from }), " ", all);
-  block.append(...nodes(text.slice(0, from)), h("span", { class: "exact-gap" }, missing), ...nodes(text.slice(to)));
+  const gap = h("span", { class: "exact-gap" }, missing);
+  const tail = draw && ((start, end) => draw(to + start, to + end));
+  block.append(...nodes(text.slice(0, from), draw), gap, ...nodes(text.slice(to), tail));
   return [note, block];
 }
 
 /** The place, or the one before it where it would cut a character in two. */
 const characterBoundary = (text, place) => (/^[\uDC00-\uDFFF]/.test(text.slice(place)) ? place - 1 : place);
 
-function showAll(block, text) {
+function showAll(block, text, draw) {
   block.replaceChildren();
   block.focus();
-  const draw = (line) => block.append(lineNode(line));
-  return forEachInSlices(linesOf(text), draw, () => block.isConnected);
+  const node = drawingLines(draw);
+  return forEachInSlices(
+    linesOf(text),
+    (line) => block.append(node(line)),
+    () => block.isConnected,
+  );
 }
 
 /** Warnings about text that can look like other text. */
@@ -83,22 +90,28 @@ export function warnings(text) {
 }
 
 const linesOf = (text) => text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
-const nodes = (text) => linesOf(text).map(lineNode);
+const nodes = (text, draw) => linesOf(text).map(drawingLines(draw));
 
-/** A block for each line: wrapped parts are indented, so that they do not look like separate lines. */
-function lineNode(line) {
-  return h("span", { class: "exact-line" }, withMarks(line));
+/** Draws lines one after the other, a block for each: wrapped parts are indented, so that they are no separate lines. */
+function drawingLines(draw) {
+  let before = 0;
+  return (line) => {
+    const start = before;
+    before += line.length;
+    const part = draw ? (from, to) => draw(start + from, start + to) : (from, to) => [line.slice(from, to)];
+    return h("span", { class: "exact-line" }, withMarks(line, part));
+  };
 }
 
-function withMarks(line) {
+function withMarks(line, part) {
   const found = [];
   let at = 0;
   for (const match of line.matchAll(MARKED)) {
-    if (match.index > at) found.push(line.slice(at, match.index));
+    if (match.index > at) found.push(...part(at, match.index));
     found.push(match.groups.unseen ? invisibleMark(match[0]) : endMark(match[0]));
     at = match.index + match[0].length;
   }
-  found.push(line.slice(at));
+  if (at < line.length) found.push(...part(at, line.length));
   return found;
 }
 

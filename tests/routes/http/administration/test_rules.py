@@ -18,6 +18,7 @@ from tests.support.server.serving import serving, until
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
 WRITE = "```write_file\nsecrets/../secrets/key\nmine\n```"
+LIST = "```bash\nls\n```"
 TOUCH = "```bash\ntouch one\n```"
 SHELL = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 
@@ -78,3 +79,31 @@ async def test_a_wrong_row_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"rules entry 2 names no tool with 'bsh'"):
         async with serving(tmp_path, Scripted([])):
             pass
+
+
+async def test_rules_are_tried_on_the_past_by_admins_and_nothing_is_run_or_kept(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.toml").write_text(RULES_FILE)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([LIST, WRITE, "Done."])) as served:
+        await served.chat("Go.", approval="auto")
+        audit = (await served.client.get("/audit")).json()
+        same = (await served.client.post("/rules/backtest")).json()
+        no_lists = {"tool": "bash", "action": "deny", "commands": ["ls"], "reason": "No.", "name": "lists"}
+        other = (await served.client.post("/rules/backtest", json={"rules": [no_lists], "days": 1})).json()
+        wrong: list[dict[str, Any]] = [
+            {"days": 0},
+            {"days": 1e9},
+            {"rule": []},
+            {"rules": [no_lists | {"tool": "bsh"}]},
+            {"rules": [no_lists | {"colour": "red"}]},
+            {"tools": [{"match": "bash", "risk": "none"}]},
+        ]
+        refused = [(await served.client.post("/rules/backtest", json=body)).status_code for body in wrong]
+        assert (await served.client.get("/audit")).json() == audit
+        assert "facts" not in audit["audit"][0]
+    counts = {"allow": 1, "ask": 0, "refuse": 1}
+    assert (same["then"], same["now"], same["changed"], same["complete"]) == (counts, counts, 0, True)
+    assert same["rules"] == {"keys": 1}
+    changes = {(one["tool"], one["then"], one["now"], one["rule"]) for one in other["groups"]}
+    assert changes == {("bash", "allow", "refuse", "lists"), ("write_file", "refuse", "allow", "")}
+    assert other["groups"][0]["examples"][0]["arguments"] == '{"command":"ls"}'
+    assert refused == [422] * len(wrong)

@@ -48,6 +48,7 @@ async def test_a_call_waits_and_runs_once_approved(tmp_path: Path) -> None:
             "message": "",
             "decision": "approved",
             "by": "local",
+            "door": "api",
         }
         assert (await served.client.get("/approvals")).json() == {"approvals": []}
 

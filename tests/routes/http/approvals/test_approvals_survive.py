@@ -80,7 +80,8 @@ async def test_a_run_whose_options_are_not_valid_any_more_ends_and_the_server_st
                 assert (await until(turn, "run.finished"))["text"] == "Hello."
 
 
-async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tied", [False, True])  # True: of a lane, whose runs end with their server unless they wait
+async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path, tied: bool) -> None:
     provider = Scripted([TWO, "Done."])
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         question, _ = await waiting_call(served)
@@ -89,6 +90,9 @@ async def test_a_decision_that_came_just_before_the_kill_counts(tmp_path: Path) 
         assert await served.services.store.decide_approval(
             ApprovalDecided(run, call, "approved", time.time(), "local", "once")
         )
+    if tied:
+        with closing(sqlite3.connect(tmp_path / "data" / "dragoman.db")) as connection, connection:
+            connection.execute("UPDATE runs SET policy = json_set(policy, '$.tied', json('true'))")
     async with asyncio.timeout(30), serving(tmp_path, provider) as served:
         second = await until(follow(served.client, run, question["seq"] + 1), "approval.required")
         assert note(tmp_path).read_text() == "first" and second["arguments"]["path"] == "other.txt"

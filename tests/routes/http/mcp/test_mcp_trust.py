@@ -65,9 +65,9 @@ async def test_hints_count_for_a_server_that_is_trusted(tmp_path: Path) -> None:
         }
         assert [one["hints"] for one in trusted["classified"] if one["tool"] == "look"] == [{"read_only": True}]
         assert [one["sources"]["risk"] for one in trusted["classified"]] == ["hint", "default", "hint", "default"]
-        assert await ran(served) == (["look"], ["answered look"])
+        assert await ran(served) == (["browse", "look"], ["answered look"]), "browse may be called with own values"
         assert rights(await act(served, "h", "trust", tool="plain", risk="read"))["plain"] == ("admin", "read", True)
-        assert await ran(served) == (["look", "plain"], ["answered plain"])
+        assert await ran(served) == (["browse", "look", "plain"], ["answered plain"])
         await act(served, "h", "distrust", tool="plain")
         assert rights(await act(served, "h", "distrust")) == rights(before)
         assert await ran(served) == ([], [])
@@ -102,7 +102,7 @@ async def test_what_is_withdrawn_counts_for_the_next_call_of_a_run(tmp_path: Pat
 
 async def test_trusted_results_do_not_taint_and_trusted_roles_may_call(tmp_path: Path) -> None:
     fetch = '```web_fetch\n{"url": "http://127.0.0.1:9/"}\n```'
-    provider = Scripted([LOOK, fetch, LOOK, fetch, "Done."])
+    provider = Scripted([LOOK, fetch, "Done.", LOOK, fetch, "Done."])
     async with serving_mcp(tmp_path, provider, {"h": hinting()}) as served:
         bob, gus = await bearer(served, "bob"), await bearer(served, "gus", "guest")
         served.client.headers.update(await bearer(served, "root", "admin"))
@@ -186,7 +186,8 @@ async def test_the_file_declares_below_people_and_settings(tmp_path: Path) -> No
             "browse": ("user", "network", True),
             "plain": ("user", "admin", False),
         }
-        assert server["trust"]["file"] == {"role": "user", "risk": None, "untrusted": None}
+        undeclared = {"risk": None, "untrusted": None, "arguments": None}
+        assert server["trust"]["file"] == {"role": "user", **undeclared}
         assert any("alwaysAllow is ignored" in note for note in server["notes"])
         over = await act(served, "h", "trust", role="guest", untrusted=True)
         assert rights(over)["plain"] == ("guest", "admin", True)

@@ -60,7 +60,7 @@ async def test_webhooks_over_http(tmp_path: Path) -> None:
         listed = (await client.get(f"/webhooks/{hook}/deliveries")).json()["deliveries"]
         assert [(one["type"], one["detail"]) for one in listed] == [
             ("run.ended", "answered"),
-            ("approval.required", None),
+            ("approval.required", question["call"]),
         ]
         renewed = (await client.post(f"/webhooks/{hook}/secret")).json()["secret"]
         assert renewed != secret

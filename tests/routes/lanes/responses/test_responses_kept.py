@@ -311,6 +311,36 @@ async def test_a_client_decides_on_a_call(tmp_path: Path, approve: bool, is_stre
     assert written is approve
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+async def test_a_decision_that_comes_too_late_is_answered_with_the_one_that_stands(
+    tmp_path: Path, is_streamed: bool
+) -> None:
+    async def ask(given: Any, **more: Any) -> dict[str, Any]:
+        if is_streamed:
+            return last(await streamed(served, given, "dragoman/agent", tools=[MCP], **more))
+        return await create_response(served, given, "dragoman/agent", tools=[MCP], **more)
+
+    async with serving(tmp_path, Scripted([BLOCK, "I see.", "Good."]), approval_admin="ask") as served:
+        asked = await ask("Write")
+        [row] = (await served.client.get("/approvals")).json()["approvals"]
+        path = f"/runs/{row['run']}/approvals/{row['call']}"
+        assert (await served.client.post(path, json={"decision": "deny", "door": "page"})).status_code == 200
+        request = asked["output"][-1]["id"]
+        verdict = {"type": "mcp_approval_response", "approval_request_id": request, "approve": True}
+        answer = await ask([verdict], previous_response_id=asked["id"])
+        assert (await get(served, answer["id"]))["output"] == answer["output"]
+        decided, call, message = answer["output"]
+        more = await ask([*answer["output"], {"role": "user", "content": "And?"}])
+    assert (decided["type"], decided["approval_request_id"], decided["approve"]) == (
+        *("mcp_approval_response", request),
+        False,
+    )
+    assert decided["reason"] == "denied by local on the page"
+    assert (call["status"], message["content"][0]["text"]) == ("failed", "I see.")
+    assert not (tmp_path / "work" / "note.txt").exists()
+    assert more["output"][-1]["content"][0]["text"] == "Good.", "its own item is no verdict when it comes back"
+
+
 async def test_a_failure_ends_the_stream_and_is_an_error_of_a_whole_answer(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         name, data = blocks(await streamed(served))[-1]
