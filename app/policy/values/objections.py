@@ -110,7 +110,7 @@ class Evidence(Protocol):
 
 
 class Weighed(Struct, frozen=True):
-    """What is left of the evidence once a call was weighed: the objection, empty if its values are the person's own."""
+    """Verdict on a call that was weighed before: the objection, empty if its values are the person's own."""
 
     objection: str
     words: Sequence[str] = ()
