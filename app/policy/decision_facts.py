@@ -28,7 +28,7 @@ from app.policy.permits.permissions import OF_RULES, Permission, day_of
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
-from app.policy.values import Weighed
+from app.policy.values.objections import Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Approval, Risk, Role

@@ -19,10 +19,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.policy.columns import column_by_name
 from app.policy.grants import PROGRAMS, is_command, reaches_hosts
 from app.policy.patterns import ANY, STAR, matches_pattern, names_address, words_of
 from app.policy.rules.path_globs import ON_DISK, Links, PathGlob, Strength, spellings
+from app.policy.values.columns import column_by_name
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from app.policy.columns import column_without_schema
 from app.policy.grants import is_command, reaches_hosts
 from app.policy.patterns import ANY, names_address
 from app.policy.permits.bounds import (
@@ -24,6 +23,7 @@ from app.policy.permits.bounds import (
     values_of,
 )
 from app.policy.permits.permissions import words_of
+from app.policy.values.columns import column_without_schema
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.permit import canonical

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from app.policy.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
 from app.policy.patterns import words_of
+from app.policy.values.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column, Risk
@@ -88,7 +88,7 @@ _FILES = frozenset(
 
 
 class Evidence(Protocol):
-    """Knowledge of a run about the origin of values. `words` are the person's, for a run that helps this one."""
+    """Origins of values, as a run knows them. `words` are the person's, for a run that helps this one."""
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -110,9 +110,10 @@ class Evidence(Protocol):
 
 
 class Weighed(Struct, frozen=True):
-    """What is left of the evidence once a call was weighed: the objection, empty if its values are the person's own."""
+    """Verdict on a call that was weighed before: the objection, empty if its values are the person's own."""
 
     objection: str
+    words: Sequence[str] = ()
 
 
 def objection_in_general(tool: Tool) -> str:
