@@ -24,9 +24,9 @@ from app.core.messages import AskedCall, Message
 from app.policy.columns import TooMany, Value, values_of
 from app.policy.patterns import words_of
 from app.provenance.quotation import source_of
+from app.transcript.stop_words import STOP_WORDS
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column
-from app.transcript.stop_words import STOP_WORDS
 from tools.tool import Tool
 
 MOST_KEPT = 500_000  # characters of each kind of text: the latest

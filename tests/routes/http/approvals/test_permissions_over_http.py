@@ -95,11 +95,11 @@ async def test_it_holds_after_untrusted_text_in_every_conversation_until_it_is_w
         again = await served.client.delete(f"/permissions/{one['id']}")
         assert (again.status_code, again.json()["error"]["code"]) == (404, "not_found")
         events = await served.chat("Again.", approval="deny")
-        assert "tool.started" not in kinds(events), "without a permission the tool is not even offered"
+        assert "tool.started" not in kinds(events), "without a permission only own values run"
         audit = await audit_of(served)
         assert ("web_fetch", "allow", "permitted") in audit
         assert ("web_fetch", "permission given", "local") in audit
-        assert audit[-1] == ("web_fetch", "permission withdrawn", "local")
+        assert audit[-2:] == [("web_fetch", "permission withdrawn", "local"), ("web_fetch", "refuse", "unattended")]
 
 
 @pytest.mark.usefixtures("servers")
@@ -199,14 +199,13 @@ SCHEDULE = {"name": "morning", "message": "Read.", "every": "1d", "tools": ["web
 
 async def test_a_schedule_has_the_permissions_of_its_owner_or_those_that_it_names(tmp_path: Path) -> None:
     async with reading(tmp_path, REPORT, "Read.", *(REPORT, "Ran.") * 2) as (served, _):
-        refused = await served.client.post("/schedules", json=SCHEDULE)
-        assert refused.status_code == 422 and "there is no 'web_fetch'" in refused.text
+        for without in ({}, {"permissions": []}):
+            made = await served.client.post("/schedules", json=SCHEDULE | without)
+            assert made.status_code == 201, "the tool is there for calls with own values"
         await given(served)
         [one] = await permissions(served)
         unknown = await served.client.post("/schedules", json=SCHEDULE | {"permissions": ["prm_none"]})
         assert unknown.status_code == 422 and "prm_none" in unknown.text
-        none = await served.client.post("/schedules", json=SCHEDULE | {"permissions": []})
-        assert none.status_code == 422, "without any the tool is not there"
         for narrowed in ({"permissions": [one["id"]]}, {}):
             made = (await served.client.post("/schedules", json=SCHEDULE | narrowed)).json()
             assert made["permissions"] == narrowed.get("permissions")
