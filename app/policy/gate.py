@@ -22,7 +22,7 @@ from app.policy.label_limits import LabelLimits
 from app.policy.permits.permissions import Permission
 from app.policy.policy_context import NO_POLICY, PolicyContext
 from app.policy.secret_rights import SecretRight, granted_with
-from app.policy.values import Evidence
+from app.policy.values.decision import Evidence
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk

@@ -15,7 +15,7 @@ from app.policy.permits.permissions import Permission, day_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.secret_rights import SecretRights
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
-from app.policy.values import Evidence
+from app.policy.values.decision import Evidence
 
 
 @dataclass(slots=True)

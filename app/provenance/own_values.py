@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from app.core.data_delimiters import without_data
 from app.core.messages import AskedCall, Message
-from app.policy.columns import TooMany, Value, values_of
 from app.policy.patterns import words_of
+from app.policy.values.columns import TooMany, Value, values_of
 from app.provenance.quotation import source_of
 from app.transcript.stop_words import STOP_WORDS
 from tools.base.patterns import lazy_pattern
@@ -112,7 +112,7 @@ class Lookup(Struct, frozen=True):
 
 
 class OwnValues:
-    """An Evidence (app.policy.values) from the messages of one conversation, which it follows as they are added.
+    """An Evidence of app.policy.values from the messages of one conversation, which it follows as they are added.
 
     `given` are texts of the operator and of the person that stand beside the conversation.
     """

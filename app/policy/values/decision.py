@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from app.policy.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
 from app.policy.patterns import words_of
+from app.policy.values.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column, Risk
