@@ -199,9 +199,9 @@ SCHEDULE = {"name": "morning", "message": "Read.", "every": "1d", "tools": ["web
 
 async def test_a_schedule_has_the_permissions_of_its_owner_or_those_that_it_names(tmp_path: Path) -> None:
     async with reading(tmp_path, REPORT, "Read.", *(REPORT, "Ran.") * 2) as (served, _):
-        for without in ({}, {"permissions": []}):
-            made = await served.client.post("/schedules", json=SCHEDULE | without)
-            assert made.status_code == 201, "the tool is there for calls with own values"
+        for body in (SCHEDULE, SCHEDULE | {"permissions": []}):
+            accepted = await served.client.post("/schedules", json=body)
+            assert accepted.status_code == 201, "the tool is there for calls with own values"
         await given(served)
         [one] = await permissions(served)
         unknown = await served.client.post("/schedules", json=SCHEDULE | {"permissions": ["prm_none"]})
