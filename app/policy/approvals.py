@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -205,8 +205,10 @@ class Approvals:
         when = {row.decided for row in approved if first_reason(row).startswith(QUOTED)}
         return [one for one in await self.grants(session) if one.fingerprint is not None and one.created in when]
 
-    async def permissions(self, principal: str, chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
         """Return the standing permissions of a principal, those of these ids (None: all). Raises StoreFailed."""
+        if chosen is not None and not chosen:
+            return ()
         return permissions_of(await self._store.permissions(principal), chosen)
 
     async def use(self, permission: Permission, call: str) -> bool:

@@ -134,7 +134,7 @@ class Classification:
         columns, columns_from = _first(NO_COLUMNS, ((source, one.arguments or None) for source, one in layers))
         if columns:
             sources["arguments"] = columns_from
-        return Rights(role, risk, approval or "mode", untrusted, sources=sources, arguments=dict(columns))
+        return Rights(role, risk, approval or "mode", untrusted=untrusted, sources=sources, arguments=dict(columns))
 
     def _declarations(self, origin: Origin) -> Iterator[tuple[Source, Trust]]:
         """Yield what is declared for a tool, the most decisive first."""

@@ -19,12 +19,16 @@ from app.core.labels import LabelPolicy
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.policy.call_rows import CallRequest
 from app.policy.classification import Classification, KnownTools
-from app.policy.gate import Gate
+from app.policy.gate import Gate, policy_with_secrets
+from app.policy.gate_rows import AccessRequest
 from app.policy.grants import Grant, reaches_hosts
 from app.policy.label_limits import NO_LIMITS, limits_of
+from app.policy.permits.bounds import Bounds
+from app.policy.permits.permissions import OF_RULES, Permission, day_of
 from app.policy.policy_context import PolicyContext, Writes
 from app.policy.rules.operator_rules import OperatorRules
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
+from app.policy.values.objections import Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Approval, Risk, Role
@@ -33,6 +37,7 @@ from tools.tool import Tool, nothing_known
 from tools.toolbox import Ask
 from tools.web.egress import NETWORK
 
+NOT_OWN = "Not all of its values that matter are the person's own."
 CATALOGUED = frozenset(tool.name for tool in CATALOGUE)
 
 
@@ -47,6 +52,16 @@ class HeldGrant(Grant, frozen=True, omit_defaults=True):
 
     def covers(self, principal: str, arguments: Arguments) -> bool:
         return self.whole if NETWORK in arguments else self.rest
+
+
+class HeldPermission(Permission, frozen=True):
+    """A standing permission that covered the call."""
+
+    def covers(self, *_: object) -> bool:
+        return True
+
+
+HELD = HeldPermission("", "", Bounds())
 
 
 class OtherTool(Struct, frozen=True, omit_defaults=True):
@@ -66,7 +81,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `began` and `wrote` are the times of the server's start and of the last write where commands run without a sandbox;
     None: no grant is later. `harmless`: the workspace of then has shown that nothing can be lost. `through` is the
-    tool's, `other` is one of no catalogue.
+    tool's, `other` is one of no catalogue. `own`: all values are the person's own; None: they were not weighed.
+    `permitted`: a standing permission covered the call; `used_up` are the rules that allow without uses left.
     """
 
     role: Role
@@ -78,6 +94,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     boxed: bool = False
     networked: bool = False
     tainted: bool = False
+    own: bool | None = None
     planning: bool = False
     disabled: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -85,6 +102,8 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     began: float = 0.0
     wrote: float | None = 0.0
     grants: tuple[HeldGrant, ...] = ()
+    permitted: bool = False
+    used_up: tuple[str, ...] = ()
     harmless: bool = False
     objection: str = ""
     hook: tuple[str, str] | None = None
@@ -105,6 +124,8 @@ class InForce(Struct, frozen=True):
 def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arguments) -> str:
     """Return the facts of a decision, as they are stored. Where no file may be lost in mode `ask`, it looks again."""
     policy, principal = request.policy, gate.principal
+    if tool:
+        policy = policy_with_secrets(principal, tool, arguments, policy)
     hook = request.hook and ("ask" if isinstance(request.hook, Ask) else "refuse", request.hook.by)
     facts = Facts(
         role=principal.role,
@@ -116,6 +137,7 @@ def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arg
         boxed=policy.boxed,
         networked=policy.networked,
         tainted=policy.tainted,
+        own=_is_own(AccessRequest(principal, tool, arguments, policy)) if tool and policy.evidence else None,
         planning=policy.planning,
         disabled=policy.disabled,
         labels=tuple(sorted(policy.labels.labels)),
@@ -123,6 +145,8 @@ def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arg
         began=0.0 if policy.boxed else policy.writes.started,
         wrote=0.0 if policy.boxed else _known(policy.writes.last),
         grants=tuple(_held(principal.name, policy, tool, arguments)) if tool else (),
+        permitted=tool is not None and _is_permitted(policy, tool, arguments),
+        used_up=tuple(id for id, _ in policy.used_up if id.startswith(OF_RULES)),
         harmless=tool is not None and _is_harmless(policy, tool, arguments),
         objection=request.objection.by if request.objection else "",
         hook=hook or None,
@@ -140,8 +164,10 @@ def gate_of(
     in_force: InForce,
     narrowing: ToolNarrowing = ALL_TOOLS,
     grants: Sequence[Grant] | None = None,
+    *,
+    at: float,
 ) -> Gate:
-    """Return the gate of then with the rules of `in_force`, for one call of the principal with this name.
+    """Return the gate of that time with the rules of `in_force`, for one call of the principal with this name.
 
     `grants` are those that held, where the facts have none.
     """
@@ -160,6 +186,11 @@ def gate_of(
         narrowing=narrowing,
         labels=limits,
         rules=in_force.rules,
+        weighs=facts.own is not None,
+        evidence=None if facts.own is None else Weighed("" if facts.own else NOT_OWN),
+        permissions=(HELD,) if facts.permitted else (),
+        used_up=tuple((id, day_of(at)) for id in facts.used_up),
+        clock=lambda: at,
         writes=Writes(facts.began, math.inf if facts.wrote is None else facts.wrote),
     )
     return Gate(Principal(name, facts.role, facts.tools, facts.off), policy, classification=KnownTools())
@@ -188,6 +219,16 @@ def _held(principal: str, policy: PolicyContext, tool: Tool, arguments: Argument
                 whole=whole,
                 rest=rest,
             )
+
+
+def _is_own(request: AccessRequest) -> bool:
+    """Return whether the values of a call are the person's own; False where it has no effect for which that counts."""
+    return request.effect is not None and not request.foreign
+
+
+def _is_permitted(policy: PolicyContext, tool: Tool, arguments: Arguments) -> bool:
+    usable = (one for one in policy.usable_permissions if not one.is_rule)
+    return any(one.covers(tool, arguments, policy.surroundings) for one in usable)
 
 
 def _is_harmless(policy: PolicyContext, tool: Tool, arguments: Arguments) -> bool:

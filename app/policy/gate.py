@@ -22,7 +22,7 @@ from app.policy.label_limits import LabelLimits
 from app.policy.permits.permissions import Permission
 from app.policy.policy_context import NO_POLICY, PolicyContext
 from app.policy.secret_rights import SecretRight, granted_with
-from app.policy.values.decision import Evidence
+from app.policy.values.objections import Evidence, Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Risk
@@ -34,11 +34,19 @@ def decide(
     principal: Principal, tool: Tool, arguments: Arguments | None = None, policy: PolicyContext = NO_POLICY
 ) -> Decision:
     """Decide if `principal` may use `tool` with these arguments, or (None) with any."""
-    given = policy.grants or policy.permissions
-    if given and (secrets := policy.secrets.of_call(principal, tool, arguments)):
-        permissions = granted_with(policy.permissions, secrets)
-        policy = replace(policy, grants=granted_with(policy.grants, secrets), permissions=permissions)
+    policy = policy_with_secrets(principal, tool, arguments, policy)
     return decided(GATE_ROWS, AccessRequest(principal, tool, arguments, policy)) or Allow()
+
+
+def policy_with_secrets(
+    principal: Principal, tool: Tool, arguments: Arguments | None, policy: PolicyContext
+) -> PolicyContext:
+    """Return the policy for a call: with the grants and permissions that were given with all secrets it goes with."""
+    given = policy.grants or policy.permissions
+    if not given or not (secrets := policy.secrets.of_call(principal, tool, arguments)):
+        return policy
+    permissions = granted_with(policy.permissions, secrets)
+    return replace(policy, grants=granted_with(policy.grants, secrets), permissions=permissions)
 
 
 class Gate(Struct):
@@ -55,6 +63,7 @@ class Gate(Struct):
     classification: Classification = NO_RULES
     takes_grants: bool = True
     chosen_permissions: Sequence[str] | None = None
+    knows_permissions: bool = False
     _offered: tuple[ToolList, tuple[object, ...], ToolList] | None = None  # of which tools, by which rules
 
     def decide(self, tool: Tool, arguments: Arguments | None = None) -> Decision:
@@ -92,7 +101,7 @@ class Gate(Struct):
         if tainted:
             self.taint()
 
-    def weigh(self, evidence: Evidence) -> None:
+    def weigh(self, evidence: Evidence | Weighed) -> None:
         """Decide by value, with this evidence."""
         self.policy = replace(self.policy, weighs=True, evidence=evidence)
 
@@ -107,6 +116,7 @@ class Gate(Struct):
     def permit(self, permissions: Iterable[Permission]) -> None:
         """Set the standing permissions of the principal."""
         self.policy = replace(self.policy, permissions=tuple(permissions))
+        self.knows_permissions = True
 
     def use_up(self, permission: str, day: str) -> None:
         """Note that a permission has no uses left on that day."""

@@ -18,7 +18,7 @@ from app.policy.label_limits import carried
 from app.policy.patterns import names_address
 from app.policy.policy_context import PolicyContext
 from app.policy.rules.operator_rules import DENY, Finding
-from app.policy.values.decision import objection, objection_in_general
+from app.policy.values.objections import objection, objection_in_general
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, OutboundEffect, Risk, Role, names_match

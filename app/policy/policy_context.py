@@ -15,7 +15,7 @@ from app.policy.permits.permissions import Permission, day_of
 from app.policy.rules.operator_rules import NO_OPERATOR_RULES, OperatorRules
 from app.policy.secret_rights import SecretRights
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
-from app.policy.values.decision import Evidence
+from app.policy.values.objections import Evidence, Weighed
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class PolicyContext:
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES
     weighs: bool = False
-    evidence: Evidence | None = field(default=None, compare=False)  # it follows its conversation
+    evidence: Evidence | Weighed | None = field(default=None, compare=False)  # it follows its conversation
     permissions: tuple[Permission, ...] = ()
     used_up: tuple[tuple[str, str], ...] = ()
     clock: Callable[[], float] = field(default=time.time, compare=False)

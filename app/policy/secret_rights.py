@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import Struct
@@ -29,20 +30,20 @@ class SecretRight(Struct, frozen=True):
     role: Role
     since: float
 
-    def goes_with(self, role: Role, tool: str, wanted: Iterable[str]) -> bool:
+    def goes_with(self, role: Role, tool: str, asked: Iterable[HostPattern]) -> bool:
         """Return True for a call of this tool that asks for one of the secret's hosts."""
         if role.rank < self.role.rank or not names_match((tool,), self.tools):
             return False
-        asked = [pattern for host in wanted if (pattern := pattern_of(host))]
-        return any(one.covers(other) or other.covers(one) for one in self._patterns for other in asked)
+        return any(one.covers(other) or other.covers(one) for one in patterns_of(self.hosts) for other in asked)
 
     def reaches(self, host: str) -> bool:
         """Return True if a request to this host may have it; on any port."""
-        return any(pattern.matches(host.lower(), pattern.port) for pattern in self._patterns)
+        return any(pattern.matches(host.lower(), pattern.port) for pattern in patterns_of(self.hosts))
 
-    @property
-    def _patterns(self) -> list[HostPattern]:
-        return [pattern for host in self.hosts if (pattern := pattern_of(host.removeprefix(HTTP)))]
+
+@lru_cache(256)
+def patterns_of(hosts: tuple[str, ...]) -> list[HostPattern]:
+    return [pattern for host in hosts if (pattern := pattern_of(host.removeprefix(HTTP)))]
 
 
 class SecretRights(Struct):
@@ -58,8 +59,8 @@ class SecretRights(Struct):
         """Return the secrets that a call goes with. Only one that names hosts goes with any."""
         if not self.all or not arguments or not reaches_hosts(tool) or principal.role is Role.GUEST:
             return ()
-        wanted = hosts_wanted(arguments)
-        return tuple([one for one in self.all if wanted and one.goes_with(principal.role, tool.name, wanted)])
+        asked = patterns_of(hosts_wanted(arguments))
+        return tuple([one for one in self.all if asked and one.goes_with(principal.role, tool.name, asked)])
 
 
 def in_words(secrets: Iterable[SecretRight]) -> str:

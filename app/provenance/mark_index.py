@@ -18,8 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from app.provenance.decodings import spelled_out
-from app.provenance.marks import WORDS, Digester, end_of, places_of, words_of
+from app.provenance.marks import WORDS, Digester, bare, end_of, places_of, words_of
 from app.storage.changes import ChangeWriter
 from app.storage.sessions import UntrustedMarks, UntrustedMarksForgotten
 
@@ -96,7 +95,7 @@ class KnownText(Struct):
         """The passages of a text that are known. What only its escapes hide makes a passage of all of it."""
         if not self.sources:
             return ()
-        words = words_of(spelled_out(text))
+        words = words_of(bare(text))
         if not (hits := self._hits(words, counts)):
             return ()
         if (plain := words_of(text)) != words:

@@ -15,6 +15,7 @@ from itertools import compress, islice
 from zlib import crc32
 
 from app.provenance.decodings import spelled_out
+from app.provenance.quoted_text import unprefixed
 from tools.base.patterns import lazy_pattern
 
 WORDS = 8  # of a shingle; it has more until it has SHORTEST bytes
@@ -54,20 +55,22 @@ class Digester:
         person = blake2b(principal.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         self._state = blake2b(digest_size=BYTES, key=key, person=person)
 
-    def shingles(self, words: Sequence[bytes], *, sparse: bool = False) -> list[tuple[int, int]]:
+    def shingles(self, words: Sequence[bytes], *, sparse: bool = False) -> Iterable[tuple[int, int]]:
         """The place and the digest of the shingles that stand for a text: a bounded number if they may be `sparse`."""
-        copy, number, last = self._state.copy, int.from_bytes, len(words) - WORDS
-        found = list[tuple[int, int]]()
-        for start in _sparse(words) if sparse and len(words) > MOST_CANDIDATES else _chosen(words):
-            if start > last:
-                continue
-            part = b" ".join(words[start : start + WORDS])
-            if len(part) < SHORTEST and not (part := b" ".join(words[start : end_of(words, start)])):
-                continue
-            state = copy()  # not by a function of our own: a message has a thousand
+        starts = _sparse(words) if sparse and len(words) > MOST_CANDIDATES else _chosen(words)
+        last = len(words) - WORDS
+        parts = {at: b" ".join(words[at : at + WORDS]) for at in starts if at <= last}
+        for at in [at for at, part in parts.items() if len(part) < SHORTEST]:
+            if (end := end_of(words, at)) > at:
+                parts[at] = b" ".join(words[at:end])
+            else:
+                del parts[at]
+        copy, number, digests = self._state.copy, int.from_bytes, list[int]()
+        for part in parts.values():  # without functions of our own: a message has a thousand
+            state = copy()
             state.update(part)
-            found.append((start, number(state.digest(), "little")))
-        return found
+            digests.append(number(state.digest(), "little"))
+        return zip(parts, digests, strict=True)
 
     def atoms(self, text: str) -> Iterator[tuple[int, int, int]]:
         """The begin, the end and the digest of each atom."""
@@ -80,11 +83,16 @@ class Digester:
     def marks(self, text: str) -> Iterable[int]:
         """The digests by which a text is known again, each once."""
         begin = text[:MOST_DECODED]
-        words = words_of(spelled_out(begin) + text[MOST_DECODED:])
+        words = words_of(bare(begin) + text[MOST_DECODED:])
         shingles = self.shingles(words, sparse=True)
         telling = (one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
         atoms = (one for _, _, one in self.atoms(begin))
         return dict.fromkeys([*telling, *islice(dict.fromkeys(atoms), MOST_ATOMS)])
+
+
+def bare(text: str) -> str:
+    """The text without its escapes, and without what programs that show it put before its lines."""
+    return unprefixed(spelled_out(text))
 
 
 def is_long(text: str) -> bool:

@@ -112,7 +112,7 @@ class Lookup(Struct, frozen=True):
 
 
 class OwnValues:
-    """An Evidence of app.policy.values from the messages of one conversation, which it follows as they are added.
+    """The Evidence of app.policy.values, from the messages of one conversation, which it follows as they are added.
 
     `given` are texts of the operator and of the person that stand beside the conversation.
     """

@@ -262,7 +262,12 @@ def _alone(text: str, name: str) -> Iterator[str]:
 
 def unmarked(text: str) -> str:
     """Without the marks of quotes, lists and tables, each cell of a table on a line."""
-    return _BEHIND.sub("", _BEFORE.sub("", _CELL.sub("\n", text)))
+    return _BEHIND.sub("", unprefixed(_CELL.sub("\n", text)))
+
+
+def unprefixed(text: str) -> str:
+    """Without what stands before its lines where it is quoted: the place, a number, marks."""
+    return _BEFORE.sub("", text)
 
 
 def squeezed(text: str) -> str:

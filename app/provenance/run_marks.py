@@ -20,9 +20,8 @@ from msgspec.structs import replace
 from app.core.events import Notice
 from app.core.messages import Message
 from app.policy.gate import Gate
-from app.provenance.decodings import spelled_out
 from app.provenance.mark_index import KnownText, MarkIndex, Passage, Source, packed
-from app.provenance.marks import is_long, words_of
+from app.provenance.marks import bare, is_long, words_of
 from app.storage.sessions import UntrustedMarks
 from app.transcript.conversation import Conversation
 from app.transcript.run_request import RunRequest
@@ -77,7 +76,8 @@ class RunMarks(Struct):
             return message
         if message.untrusted:
             self._record(message)
-            return message
+            is_own = message.sender == "person" and not self.known(message.text)  # what came with it is untrusted
+            return message if is_own or message.sender != "person" else replace(message, sender="client")
         if not self._known.sources:
             return message
         found = self._found.pop(message.text, None)
@@ -180,7 +180,7 @@ class RunMarks(Struct):
                 texts += [message.text, *(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)]
         self._learned = max(self._learned, len(messages))
         for text in texts:
-            self._common.update(digest for _, digest in digester.shingles(words_of(spelled_out(text))))
+            self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
             self._common.update(digest for *_, digest in digester.atoms(text))
 
 

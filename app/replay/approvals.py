@@ -31,7 +31,7 @@ class StorelessApprovals(Approvals):
         waiting = self._waiting.pop(run, None)
         return replace(waiting[0], state="withdrawn", by=by, decided=time.time()) if waiting else None
 
-    async def permissions(self, principal: str, chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
         return ()
 
     async def use(self, permission: Permission, call: str) -> bool:
@@ -94,7 +94,7 @@ class ReplayedApprovals(StorelessApprovals):
                 self._quoted += [one for one in self._given if one not in before and one.fingerprint is not None]
         return decided
 
-    async def permissions(self, principal: str, chosen: Iterable[str] | None = None) -> tuple[Permission, ...]:
+    async def permissions(self, principal: str, chosen: Sequence[str] | None = None) -> tuple[Permission, ...]:
         return tuple(self._permissions_then.pop(0)) if self._permissions_then else ()
 
     async def use(self, permission: Permission, call: str) -> bool:

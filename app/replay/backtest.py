@@ -31,6 +31,7 @@ from app.policy.decisions import DECISIONS, POLICY
 from app.policy.gate import Gate
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import CANARY, JUDGE, SCREEN
+from app.policy.permits.permissions import OF_RULES
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import OperatorRules
 from app.replay.derived import ANYTHING
@@ -206,8 +207,10 @@ class Backtest(Struct, kw_only=True):
         decision = call.decide(self.tried.in_force)
         now = DECISIONS[type(decision)]
         report.now[now] += 1
-        by = POLICY if isinstance(decision, Allow) else decision.by
+        by = decision.by or POLICY
         rule = call.rule(self.tried.in_force) if by in RULE_ROWS else ""
+        if isinstance(decision, Allow) and decision.counted.startswith(OF_RULES):
+            rule = decision.counted.removeprefix(OF_RULES)
         if rule:
             self._rules[rule] += 1
         if now != row.decision:
@@ -299,7 +302,9 @@ class PastCall(Struct, frozen=True, kw_only=True):
 
     def gate(self, in_force: InForce) -> Gate:
         """Return its gate. What the gate is to know of the conversation besides is one more argument here."""
-        return gate_of(self.facts, self.row.principal, in_force, narrowing_of(self.options), self.grants)
+        return gate_of(
+            self.facts, self.row.principal, in_force, narrowing_of(self.options), self.grants, at=self.row.at
+        )
 
     def decide(self, in_force: InForce) -> Decision:
         """Decide on it by the whole table, under these rules."""

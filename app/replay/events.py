@@ -9,6 +9,7 @@ from typing import Any
 from app.core import events
 from app.core.document_events import DocumentDelta
 from app.policy.guards import CANARY
+from app.provenance.run_marks import KNOWN
 from app.runs.recovery.left_off import SUSPENDED
 from app.storage.runs import EventRow
 from app.transcript.conversation import STOPPED
@@ -30,7 +31,7 @@ VOLATILE: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 NOT_FOR_LANES = frozenset({"timing", "expires_at", "retry_at", "duration_s", "origins"})
 # Notices of what happened around a run, and of estimates of a server's state.
-AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", SUSPENDED})
+AROUND = frozenset({"queued", "undone", "recalled", "documents", "no_checkpoint", "files", KNOWN, SUSPENDED})
 
 
 def compared(logged: Iterable[Event], *, tokens: bool) -> list[Event]:

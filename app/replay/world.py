@@ -269,7 +269,8 @@ class Stage(Struct, kw_only=True):
         )
         gate = Gate(self.principal, policy, self.settings.taint, KnownTools())
         writes.gate = gate
-        gate.permit(permissions_in(begin.permissions))
+        if policy.unattended:  # else the executor reads them with the first call that could use one
+            gate.permit(permissions_in(begin.permissions))
         gate.enter(begin.disabled, map(grant_in, begin.grants), tainted=begin.tainted)
         return gate
 

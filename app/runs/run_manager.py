@@ -418,9 +418,12 @@ class RunManager:
         return await self.approvals.decide(run, call, principal, review, toolbox, tainted=tainted)
 
     async def enter_permissions(self, gate: Gate, chosen: Sequence[str] | None) -> None:
-        """Let a gate have the standing permissions of its principal, those of these ids. Raises StoreFailed."""
+        """Let a gate have the standing permissions of its principal, those of these ids. Raises StoreFailed.
+
+        Where calls can wait for a person, they are read with the first call that could use one.
+        """
         gate.chosen_permissions = chosen
-        if chosen is None or chosen:
+        if gate.policy.unattended:
             gate.permit(await self.approvals.permissions(gate.principal.name, chosen))
 
     async def withdraw_permission(self, row: PermissionRow, principal: Principal) -> None:

@@ -54,6 +54,7 @@ from app.transcript.client_calls import declared_name, fitted_for_client, handed
 from app.transcript.conversation import Conversation
 from app.transcript.right_form import right_form
 from tools.base.permit import Permit, fingerprint
+from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
@@ -93,6 +94,8 @@ class ToolExecutor(Struct):
             return
         conversation = context.conversation
         refused = unanswered.refused
+        if not self.scope.gate.knows_permissions and any(map(self._could_ask, unanswered.calls)):
+            await self._follow_permissions()
         handed = [call for call in unanswered.calls if call.id not in refused and self.goes_to_client(call)]
         own = [call for call in unanswered.calls if call not in handed]
         self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
@@ -197,6 +200,10 @@ class ToolExecutor(Struct):
             decision = self._decide(call)
         return decision
 
+    def _could_ask(self, call: AskedCall) -> bool:
+        tool = self.scope.toolbox.tool(self.scope.toolbox.normalise_call(call.name, call.arguments)[0])
+        return tool is not None and not tool.handed and not (tool.confined and tool.risk is Risk.READ)
+
     async def _follow_permissions(self) -> None:
         gate = self.scope.gate
         gate.permit(await self.scope.approvals.permissions(gate.principal.name, gate.chosen_permissions))
@@ -286,7 +293,9 @@ class ToolExecutor(Struct):
         return any(one.covers(self.scope.gate.principal.name, call.arguments) for one in in_force)
 
     async def _binding(self, call: AskedCall) -> str:
-        bound = bound_to(self._secrets(call))
+        return await self._bound(call, bound_to(self._secrets(call)))
+
+    async def _bound(self, call: AskedCall, bound: str) -> str:
         return await self.scope.toolbox.binding(call.name, call.arguments, self.scope.tool_context.workspace, bound)
 
     def _secrets(self, call: AskedCall) -> Sequence[SecretRight]:
@@ -301,18 +310,18 @@ class ToolExecutor(Struct):
         asked = replace(call, id=question_id(call.id, number))
         origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
         proposals = self._proposals(call) if why.by in ANSWERABLE else ()
-        secrets, binding = self._secrets(call), await self._binding(call)
-        reason = f"{why.reason} {in_words(secrets)}".rstrip()
+        secrets = self._secrets(call)
+        reason, bound = f"{why.reason} {in_words(secrets)}".rstrip(), bound_to(secrets)
         row = self.scope.approvals.open(
             context.run,
             conversation.session,
             principal,
             asked,
             reason=reason,
-            binding=binding,
+            binding=await self._bound(call, bound),
             origins=origins,
             proposals=proposals,
-            secrets=bound_to(secrets),
+            secrets=bound,
         )
         conversation.record(row)
         event = ApprovalRequired(

@@ -89,10 +89,11 @@ class Secrets:
             changed = {name for name in {*rows, *self._rows} if rows.get(name) != self._rows.get(name)}
             if not changed:
                 return
-            self._rows, self._specs = rows, {row.name: spec for row in rows.values() if (spec := spec_of(row))}
+            specs = {row.name: spec for row in rows.values() if (spec := spec_of(row))}
+            self._rows, self._specs = rows, specs
             self._changed |= changed
-        for name in sorted(changed & self._specs.keys()):
-            if not self._specs[name].source:
+        for name in sorted(changed & specs.keys()):
+            if not specs[name].source:
                 try:
                     await self._value(name)
                 except SecretUnavailable as problem:
@@ -117,7 +118,8 @@ class Secrets:
         await self._reread()
         found = []
         for right in rights:
-            if (spec := self._specs.get(right.name)) is None or right not in self.rights.all or not spec.env:
+            spec = self._specs.get(right.name)
+            if spec is None or not spec.env or _right(self._rows[right.name], spec) != right:
                 raise SecretUnavailable(f"The secret {right.name} was removed or replaced: ask for the call again.")
             found.append(
                 BoxSecret(

@@ -1,10 +1,6 @@
 """Recording and replaying runs: CPU and bytes that a recording costs, and the time in which stored runs are replayed.
 
-<<<<<<<< HEAD:benchmarks/stored/replays.py
 `python -m benchmarks.stored.replays ROUNDS RUNS`: medians of so many rounds (3), and so many stored runs (1,000).
-========
-`python -m benchmarks.serving.replays ROUNDS RUNS`: medians of so many rounds (3 unless given), so many runs (1,000).
->>>>>>>> w-tests:benchmarks/serving/replays.py
 
 - The price: two servers of this version, with `record` and without, take turns, load by load, before one upstream.
 - Stored runs: one run of ten rounds with about 200 KB of results, whose rows are copied; `dragoman replay --all` then.

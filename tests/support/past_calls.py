@@ -64,6 +64,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"client_tools": [ClientTool(name="locate")]},
 )
 TASK = "Look for it."
+GO = "Write hi to bob@example.org, read https://example.org/a and go on:"  # its values are the person's own
 CALLS: tuple[tuple[str, Arguments], ...] = (
     ("read_file", {"path": "note.txt"}),
     ("write_file", {"path": "note.txt", "content": "x"}),
@@ -77,6 +78,7 @@ CALLS: tuple[tuple[str, Arguments], ...] = (
     ("python", {"code": "print(1)"}),
     ("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}),
     ("web_fetch", {"url": "https://example.org/a"}),
+    ("web_fetch", {"url": "https://example.com/b"}),
     ("web_fetch", {"url": "https://shop.example.com/"}),
     ("mcp__mail__send", {"to": "bob@example.org", "text": "hi"}),
     ("mcp__mail__drafts", {}),
@@ -126,7 +128,7 @@ async def decide_calls(served: Served, script: Calls, number: int) -> int:
         if runs % 3 == 2 and (session := sessions.pop(principal.name, "")):  # else it goes on, with taint and labels
             await factory.runs.withdraw_grants(session, principal)
         agent = await factory.agent(principal, options, sessions.get(principal.name))
-        turn = RunRequest(f"Go {runs}", session=sessions.get(principal.name), policy=options.policy())
+        turn = RunRequest(f"{GO} {runs}", session=sessions.get(principal.name), policy=options.policy())
         row = await factory.runs.start(agent, principal, turn)
         await _attended(served, row.id, principal, runs)
         sessions[principal.name] = row.session
@@ -157,7 +159,7 @@ def _reply(calls: Sequence[tuple[str, Arguments]]) -> list[Line]:
 async def _attended(served: Served, run: str, principal: Principal, at: int) -> None:
     """Follow a run to its end, and decide what it asks."""
     services, reviews = served.services, cycle(REVIEWS[at % len(REVIEWS) :] + REVIEWS[: at % len(REVIEWS)])
-    expires = at % EXPIRES == 0  # the first question of the run
+    expires = at % EXPIRES in (0, 4)  # the first question of the run
     async with aclosing(services.runs.watch(run, 0)) as pages:
         async for rows in pages:
             for event in (json.loads(row.data) for row in rows):

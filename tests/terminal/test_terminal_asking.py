@@ -69,6 +69,12 @@ ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
     "y": ([], "y\r", "✓ write_file was approved by local.", "first"),
     "in words": ([], "yes\r", "✓ write_file was approved by local.", "first"),
     "s": ([], "s\r", "✓ write_file was approved by local for this session.", "first"),
+    "for good": (
+        [("a9\r", LETTERS)],
+        "a1\r",
+        "✓ write_file was approved by local in the terminal from now on.",
+        "first",
+    ),
     "n": ([], "n\r", "✗ write_file was denied by local.", None),
     "a note": ([], "n wrong folder\r", "✗ write_file was denied by local: wrong folder", None),
     "Ctrl-D": ([], "\x04", "✗ write_file was denied by local.", None),

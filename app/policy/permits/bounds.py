@@ -22,10 +22,11 @@ from msgspec import Struct
 from app.policy.grants import PROGRAMS, is_command, reaches_hosts
 from app.policy.patterns import ANY, STAR, matches_pattern, names_address, words_of
 from app.policy.rules.path_globs import ON_DISK, Links, PathGlob, Strength, spellings
+from app.policy.values.columns import column_by_name
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
-from tools.base.rights import Risk
+from tools.base.rights import Column, Risk
 from tools.shell_policy.plain_commands import allowed, reads
 from tools.tool import Tool
 from tools.web import egress
@@ -41,13 +42,9 @@ FREE: Mapping[str, frozenset[str]] = {
     "web_search": frozenset(("count",)),
 }
 _MAIL = lazy_pattern(r"[^@\s]+@[A-Za-z0-9.-]+")
-# Words in the names of arguments that decide where something goes, or what is done.
-_RECIPIENTS = frozenset(("to", "cc", "bcc", "recipient", "recipients", "receiver", "receivers", "email", "emails"))
-_RECIPIENTS |= {"mail", "phone", "channel", "chat", "account", "iban", "user", "users", "attendees", "invitees"}
-_RECIPIENTS |= {"addresses", "destination", "target"}
-_PATHS = frozenset(("path", "paths", "file", "files", "filename", "folder", "dir", "directory", "attachments"))
+# Columns that no permission leaves open.
+DECIDING = frozenset((Column.RECIPIENT, Column.ADDRESS, Column.PATH, Column.COMMAND, Column.AMOUNT))
 HEADERS = frozenset(("subject", "title", "name"))  # a line end in one could begin another header: `Bcc:`
-AMOUNTS = frozenset(("amount", "sum", "price", "quantity"))
 _ODD_PATH = lazy_pattern(r"\A-|[=,:;<>@|&\"'()%\\]")  # rules read more than one path in these
 
 
@@ -160,13 +157,8 @@ def values_of(arguments: Arguments) -> list[tuple[Keys, object]] | None:
 
 def matters(name: str) -> bool:
     """Return True if an argument of this name decides where something goes or what is done, by its words."""
-    words = frozenset(words_of(name))
-    is_place = names_address(name, "") or is_command(name) or name in PROGRAMS
-    return is_place or not words.isdisjoint(_RECIPIENTS | _PATHS | AMOUNTS)
-
-
-def is_recipient(name: str) -> bool:
-    return not _RECIPIENTS.isdisjoint(words_of(name))
+    is_program = is_command(name) or name in PROGRAMS
+    return is_program or names_address(name, "") or column_by_name(name) in DECIDING
 
 
 def literal(text: str) -> str:

@@ -14,33 +14,26 @@ from msgspec import Struct
 
 from app.policy.grants import is_command, reaches_hosts
 from app.policy.patterns import ANY, names_address
-from app.policy.patterns import words_of as words_in
 from app.policy.permits.bounds import (
-    AMOUNTS,
     Bounds,
     Keys,
     Surroundings,
     fields_of,
-    is_recipient,
     literal,
-    matters,
     values_of,
 )
 from app.policy.permits.permissions import words_of
+from app.policy.values.columns import column_without_schema
 from app.storage.principals import Principal
 from parsing import Arguments
-from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
-from tools.base.rights import Role
+from tools.base.rights import Column, Role
 from tools.shell_policy.plain_commands import Doubt, simple_commands
 from tools.tool import Tool
 from tools.web import egress
 
 MOST_CHARACTERS = 4_000  # of the JSON of a proposal: what is longer is no pattern that a person reads
-# Arguments whose text a permission to recipients leaves open.
-_CONTENTS = frozenset(("subject", "body", "text", "content", "contents", "html", "message", "title", "description"))
-_CONTENTS |= {"summary", "comment", "note", "notes"}
-_LIKE_ADDRESS = lazy_pattern(r"\S*@\S+|\S+://\S*")
+OPEN = frozenset((Column.CONTENT, Column.HEADING))  # columns whose texts a permission to recipients leaves open
 
 
 class Proposal(Struct, frozen=True):
@@ -79,7 +72,7 @@ def _bounds(tool: Tool, arguments: Arguments) -> Iterator[Bounds]:
         yield Bounds(arguments=(("path", (literal(str(arguments.get("path", ""))),)),))
         return
     if not any("." in key for keys, _ in values for key in keys) and not _has_records(arguments):
-        yield from _of_recipients(values)
+        yield from _of_recipients(tool, values)
         yield from _of_addresses(values)
     yield Bounds(exact=canonical(arguments))
 
@@ -94,24 +87,21 @@ def _of_command(tool: Tool, arguments: Arguments) -> Iterator[Bounds]:
         yield Bounds(commands=(command,), network=hosts)
 
 
-def _of_recipients(values: list[tuple[Keys, object]]) -> Iterator[Bounds]:
-    """Yield the bounds for these recipients: texts are open, numbers are the most, all else stays as it is."""
-    if not any(is_recipient(keys[-1]) and isinstance(value, str) for keys, value in values):
-        return
-    arguments, most = dict[str, list[str]](), dict[str, float]()
+def _of_recipients(tool: Tool, values: list[tuple[Keys, object]]) -> Iterator[Bounds]:
+    """Yield the bounds for these recipients: texts are open, amounts are the most, all else stays as it is."""
+    arguments, most, columns = dict[str, list[str]](), dict[str, float](), set[Column | None]()
     for keys, value in reversed(values):
-        name = ".".join(keys)
-        if isinstance(value, str) and _is_content(keys[-1], value):
+        name, column = ".".join(keys), None
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            column = column_without_schema(tool, name, value)
+        columns.add(column if isinstance(value, str) else None)
+        if column in OPEN and isinstance(value, str):
             arguments[name] = [ANY]
-        elif (
-            not isinstance(value, bool)
-            and isinstance(value, int | float)
-            and not AMOUNTS.isdisjoint(words_in(keys[-1]))
-        ):
-            most[name] = max(most.get(name, 0.0), float(value))
+        elif column is Column.AMOUNT and not isinstance(value, str):
+            most[name] = max(most.get(name, 0.0), float(str(value)))
         elif ANY not in arguments.get(name, ()):
             arguments.setdefault(name, []).append(_pattern(keys[-1], value))
-    if not arguments.keys() & most.keys():
+    if Column.RECIPIENT in columns and not arguments.keys() & most.keys():
         yield _bounded(arguments, most)
 
 
@@ -134,11 +124,6 @@ def _pattern(name: str, value: object) -> str:
     if not isinstance(value, str):
         return canonical(value)
     return value if is_command(name) else literal(value)
-
-
-def _is_content(name: str, value: str) -> bool:
-    is_open = not _CONTENTS.isdisjoint(words_in(name)) and not matters(name)
-    return is_open and not _LIKE_ADDRESS.fullmatch(value.strip())
 
 
 def _below(url: str) -> str:

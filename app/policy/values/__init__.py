@@ -1,1 +1,1 @@
-"""The decision by value: the parts of arguments in what a call does, and which values are the person's own."""
+"""Decisions by value: what the values of a call are for, and whether they are the person's own."""

@@ -105,9 +105,7 @@ def _column(tool: Tool, path: str, name: str, value: str | float, schema: Mappin
         return declared
     if value in _choices(schema):
         return Column.PLAIN
-    guess = _FORMATS.get(str(schema.get("format"))) or next(
-        (_COLUMN_OF[word] for word in reversed(words_of(name)) if word in _COLUMN_OF), None
-    )
+    guess = _FORMATS.get(str(schema.get("format"))) or column_by_name(name)
     if isinstance(value, str):
         if guess is Column.PLAIN and not _PLAIN_TEXT.fullmatch(value):
             guess = None
@@ -152,3 +150,13 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
             return schema
         schema = rest[0]
     return schema
+
+
+def column_by_name(name: str) -> Column | None:
+    """Return what the words of an argument's name tell of it, the last word first."""
+    return next((_COLUMN_OF[word] for word in reversed(words_of(name)) if word in _COLUMN_OF), None)
+
+
+def column_without_schema(tool: Tool, path: str, value: str | float) -> Column | None:
+    """Return the column of a value by what is declared for its argument, its name and its form."""
+    return _column(tool, path, path.rpartition(".")[2], value, {})

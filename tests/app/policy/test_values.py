@@ -14,7 +14,7 @@ from app.policy.gate import Gate, decide
 from app.policy.label_limits import LabelLimits
 from app.policy.policy_context import PolicyContext
 from app.policy.values.columns import Value, values_of
-from app.policy.values.decision import objection
+from app.policy.values.objections import objection
 from app.provenance.own_values import OwnValues
 from app.storage.principals import LOCAL_USER, Principal
 from benchmarks.hijack.attacks import ALL, MALLORY, Attack, decision, passes

@@ -21,6 +21,8 @@ class Tried:
 
 
 TRIED = {
+    "GET /decide/{token}": Tried(ok=404),  # there is no such link
+    "POST /decide": Tried(ok=422),  # no form
     "GET /proof": Tried(ok=422),
     "GET /events": Tried(shows="job"),
     "GET /profiles": Tried(shows="profile"),
@@ -173,6 +175,8 @@ LOST = {
     "path": "icon.svg",
 }
 OWN_HEADERS = {  # of routes that end so, which say themselves what a browser may do
+    "/decide": {"Content-Security-Policy", "Referrer-Policy"},
+    "/decide/{token}": {"Content-Security-Policy", "Referrer-Policy"},
     "/events": {"Cache-Control"},
     "/chat": {"Cache-Control"},
     "/examination": {"Cache-Control"},

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import shutil
 import zipfile
-from collections.abc import Callable
 
 import pytest
 
 
-def needs(*programs: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def needs(*programs: str) -> pytest.MarkDecorator:
     missing = [program for program in programs if shutil.which(program, path="/usr/bin:/bin:/usr/local/bin") is None]
     return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} is not installed")
 

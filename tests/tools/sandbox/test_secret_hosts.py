@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
+import random
 import ssl
 import zlib
 from base64 import b64decode, b64encode
@@ -14,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.nightly import at_night
 from tests.support.sandbox.secret_hosts import EVIL, HOST, MARK, VALUE, Answer, Guarded, guarded, ok, plain, request
 from tools.sandbox.network.injection import Mask, forms_of
 from tools.sandbox.network.secrets import BoxSecret
@@ -319,6 +322,77 @@ async def test_a_client_that_leaves_ends_the_hosts_connection() -> None:
         writer.close()
         async with asyncio.timeout(30):
             await ended.wait()
+
+
+async def test_a_connection_whose_client_has_left_is_not_forgotten() -> None:
+    """asyncio keeps only weak references to tasks, and to readers."""
+    problems: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
+    asked, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    async with guarded() as there:
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await go.wait()
+            writer.write(b"".join(ok(b"late")))
+            await reader.read()
+            ended.set()
+            writer.close()
+
+        there.host.instead = hold
+        _, writer = await there.tunnel()
+        writer.write(request("/", BEARER, host=f"{HOST}:{there.host.port}"))
+        async with asyncio.timeout(30):
+            await asked.wait()
+            writer.close()
+            await writer.wait_closed()
+            for _ in range(30):
+                await asyncio.sleep(0)
+                gc.collect()
+            go.set()
+            await ended.wait()
+    assert problems == []
+
+
+def _broken(chance: random.Random, whole: bytes) -> bytes:
+    """A request in which some bytes are missing, changed, repeated or others."""
+    raw = bytearray(whole)
+    others = (b"\r\n", b"\n", b"\0", MARK.encode(), b": ", b"Host: x\r\n", b"Content-Length: 3\r\n", b"\xff")
+    for _ in range(chance.randint(1, 6)):
+        at = chance.randrange(len(raw))
+        match chance.randrange(4):
+            case 0:
+                del raw[at : at + chance.randint(1, 9)]
+            case 1:
+                raw[at:at] = chance.choice(others)
+            case 2:
+                raw[at] ^= 1 << chance.randrange(8)
+            case _:
+                raw[at:at] = raw[: chance.randrange(len(raw))]
+    return bytes(raw)
+
+
+async def test_broken_requests_arrive_whole_or_not_at_all() -> None:
+    chance = random.Random(7)
+    async with guarded(echo) as there:
+        host = f"{HOST}:{there.host.port}"
+        chunked = request("/a", BEARER, "Transfer-Encoding: chunked", method="POST", host=host)
+        wholes = (chunked + b"5\r\nhello\r\n0\r\n\r\n", request("/a", BEARER, method="POST", body="hello", host=host))
+        for _ in range(at_night(1500, 100)):
+            raw = _broken(chance, chance.choice(wholes))
+            reader, writer = await there.tunnel()
+            writer.write(raw)
+            answer = b""
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(0.1):  # some of them are not finished
+                    answer = await reader.read()
+            writer.close()
+            assert VALUE.encode() not in answer, raw
+        for head, body in there.host.requests:
+            first, second, *headers = head.split(b"\r\n")
+            assert second == f"Host: {host}".encode() and not any(one.lower().startswith(b"host:") for one in headers)
+            assert VALUE.encode() not in first + body, head
 
 
 async def test_a_value_that_fits_no_header_is_named_in_no_sentence() -> None:

@@ -95,22 +95,23 @@ class Proxy:
     own_addresses: OwnAddresses = own_addresses
     connections: int = 128  # at a time
     head_s: float = 30.0  # for a request to arrive
-    _open: int = 0
+    _open: set[object] = field(default_factory=set)  # tasks, of which asyncio keeps weak references only
     _reached: dict[str, None] = field(default_factory=dict)
     _refused: dict[str, HostRefused] = field(default_factory=dict)
 
     async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Serve one connection to its end; what a client or a server does ends that connection only."""
-        self._open += 1
+        task = asyncio.current_task()
+        self._open.add(task)
         try:
-            if self._open > self.connections:
+            if len(self._open) > self.connections:
                 answer(writer, 503, f"More than {self.connections} connections are open: close some.")
             else:
                 await self._serve(reader, writer)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             pass  # the client has gone, or its request is endless: no answer is possible
         finally:
-            self._open -= 1
+            self._open.discard(task)
             await _close(writer)
 
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:

@@ -14,8 +14,8 @@ class BoxSecret(Struct, frozen=True, kw_only=True):
     """A secret of one call. `placeholder` is drawn for the call, as long as the value if both are to look alike.
 
     `hosts` are patterns as of `tools.web.egress`: without a port they name port 443, and https alone unless they are
-    written with the scheme `http`. `paths`, if any, are the only requests that get the value: globs of paths, in which
-    `*` stays within a segment and `**` does not, each behind a method and a space if that matters.
+    written with the scheme `http`. `paths`, if any, are the only requests that get the value: globs of paths, each
+    behind a method and a space if that matters. `*` stays within a segment, `**` does not.
     """
 
     name: str

@@ -16,6 +16,7 @@ from app.policy.permits.permissions import day_of
 from app.replay.checking import checked
 from app.storage.database import DATABASE, open_store
 from app.storage.people.permissions import PermissionRemoved, PermissionRow
+from routes.cli.main import main
 from routes.lanes.recorded_frames import frames_of
 from tests.support.access.people import bearer
 from tests.support.databases.postgres import Cluster
@@ -95,7 +96,7 @@ async def test_it_holds_after_untrusted_text_in_every_conversation_until_it_is_w
         again = await served.client.delete(f"/permissions/{one['id']}")
         assert (again.status_code, again.json()["error"]["code"]) == (404, "not_found")
         events = await served.chat("Again.", approval="deny")
-        assert "tool.started" not in kinds(events), "without a permission only own values run"
+        assert "tool.started" not in kinds(events)
         audit = await audit_of(served)
         assert ("web_fetch", "allow", "permitted") in audit
         assert ("web_fetch", "permission given", "local") in audit
@@ -198,20 +199,17 @@ SCHEDULE = {"name": "morning", "message": "Read.", "every": "1d", "tools": ["web
 
 
 async def test_a_schedule_has_the_permissions_of_its_owner_or_those_that_it_names(tmp_path: Path) -> None:
-    async with reading(tmp_path, REPORT, "Read.", *(REPORT, "Ran.") * 2) as (served, _):
-        for body in (SCHEDULE, SCHEDULE | {"permissions": []}):
-            accepted = await served.client.post("/schedules", json=body)
-            assert accepted.status_code == 201, "the tool is there for calls with own values"
+    async with reading(tmp_path, REPORT, "Read.", *(REPORT, "Ran.") * 3) as (served, _):
         await given(served)
         [one] = await permissions(served)
         unknown = await served.client.post("/schedules", json=SCHEDULE | {"permissions": ["prm_none"]})
         assert unknown.status_code == 422 and "prm_none" in unknown.text
-        for narrowed in ({"permissions": [one["id"]]}, {}):
+        for narrowed, wanted in (({"permissions": []}, []), ({"permissions": [one["id"]]}, [True]), ({}, [True])):
             made = (await served.client.post("/schedules", json=SCHEDULE | narrowed)).json()
             assert made["permissions"] == narrowed.get("permissions")
             run = (await served.client.post(f"/schedules/{made['id']}/run")).json()["run"]
             events = await served.events(run)
-            assert [event["ok"] for event in events if event["type"] == "tool.finished"] == [True]
+            assert [event["ok"] for event in events if event["type"] == "tool.finished"] == wanted
         assert [row["uses"] for row in await permissions(served)] == [2]
 
 
@@ -231,6 +229,52 @@ async def test_a_trigger_whose_delivery_is_untrusted_and_a_helper_have_them_too(
         below = await served.events(helper)
         assert [event["ok"] for event in below if event["type"] == "tool.finished"] == [True]
         assert [one["uses"] for one in await permissions(served)] == [2]
+
+
+async def test_the_command_lists_and_withdraws_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with reading(tmp_path, REPORT, "Read.") as (served, site):
+
+        async def printed(*words: str) -> str:
+            places = ("--server", str(served.client.base_url))
+            assert await asyncio.to_thread(main, ["permission", *words, *places], {"HOME": str(tmp_path)}) == 0
+            return capsys.readouterr().out
+
+        assert "an approval offers them" in await printed("list")
+        await given(served)
+        [one] = await permissions(served)
+        assert f"{one['id']}  0      0    -     web_fetch: url below {site}/reports/" in await printed("list")
+        assert await printed("remove", one["id"]) == f"{one['id']} is withdrawn.\n"
+        assert await permissions(served) == []
+
+
+TRIED = [
+    (["git push"], 0, 'allow: Ours. (bash: the command "git push"; with network to github.com)'),
+    (["git push --force"], 0, "No rule matches"),
+    (
+        ["--tool", "mcp__mail__send", '{"to": "bob@example.org"}'],
+        0,
+        "allow: Bob. (mcp__mail__send: to bob@example.org)",
+    ),
+    (["--tool", "mcp__mail__send", '{"to": "bob@example.org", "cc": "x@example.org"}'], 0, "No rule matches"),
+    (["--tool", "nothing", "x"], 2, "no tool is called 'nothing'"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), TRIED)
+def test_a_call_is_tried_against_rules_that_allow(
+    words: list[str], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dragoman.toml").write_text(
+        '[[rules]]\ntool = "bash"\naction = "allow"\nreason = "Ours."\ncommands = ["git push"]\n'
+        'network = ["github.com"]\n'
+        '[[rules]]\ntool = "mcp__mail__send"\naction = "allow"\nreason = "Bob."\narguments = {to = "bob@example.org"}\n'
+    )
+    config = ["--config", str(tmp_path / "dragoman.toml")]
+    assert main(["rules", "check", *words, *config], {"HOME": str(tmp_path)}) == code
+    printed = capsys.readouterr()
+    assert says in printed.out + printed.err
+    assert main(["rules", "list", *config], {"HOME": str(tmp_path)}) == 0
+    assert "allow Bob. (mcp__mail__send: to bob@example.org)" in capsys.readouterr().out
 
 
 async def test_a_recorded_run_replays_with_the_permissions_of_then(tmp_path: Path) -> None:

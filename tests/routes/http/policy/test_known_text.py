@@ -15,6 +15,7 @@ from app.memory.memories import Source
 from app.models.scripted import Scripted
 from tests.support.models.replies import tool_call
 from tests.support.models.upstream import answer, upstream
+from tests.support.replays import outcomes, recorded
 from tests.support.server.events import of_kind
 from tests.support.server.relaying import WEATHER
 from tests.support.server.serving import Served, serving
@@ -173,6 +174,15 @@ async def test_the_person_learns_once_why_a_conversation_is_untrusted_and_what_l
         assert seen[-1] == "approval.required"  # in `auto` nothing asks but after untrusted text
         place = "the result of web_fetch in the conversation 'What is new?'"
         assert told == [f"The result of read_file repeats text of {place}, which is untrusted. {CONVERSATION}"]
+
+
+async def test_a_recorded_run_that_met_known_text_replays_the_same(tmp_path: Path) -> None:
+    async with read_page(tmp_path, record=True) as case:
+        (case.folder / "copy.txt").write_text(QUOTE)
+        await case.chat("Read it.", tool_call("read_file", path="copy.txt"), tool_call("bash", command="echo hi"))
+        await case.chat(f"Is it so? {QUOTE}", tool_call("read_file", path="copy.txt"))
+        found = await outcomes(await recorded(case.served))
+        assert [(one.state, one.differences) for one in found] == [("same", [])] * 3
 
 
 async def test_marks_outlive_the_server_and_end_where_their_tool_is_trusted(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from app.policy.patterns import words_of
 from app.policy.values.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
 from parsing import Arguments
@@ -86,7 +88,7 @@ _FILES = frozenset(
 
 
 class Evidence(Protocol):
-    """Knowledge of a run about the origin of values. `words` are the person's, for a run that helps this one."""
+    """Origins of values, as a run knows them. `words` are the person's, for a run that helps this one."""
 
     @property
     def words(self) -> Sequence[str]: ...
@@ -107,6 +109,13 @@ class Evidence(Protocol):
         """Return the place outside of the person's words where the text stands, in words; empty if there is none."""
 
 
+class Weighed(Struct, frozen=True):
+    """Verdict on a call that was weighed before: the objection, empty if its values are the person's own."""
+
+    objection: str
+    words: Sequence[str] = ()
+
+
 def objection_in_general(tool: Tool) -> str:
     """Return why no values let a call of the tool leave; empty if some do."""
     if tool.risk in (Risk.EXECUTE, Risk.ADMIN) or tool.handed:
@@ -114,8 +123,10 @@ def objection_in_general(tool: Tool) -> str:
     return f"{tool.name} deletes what its values name." if destroys(tool) else ""
 
 
-def objection(tool: Tool, arguments: Arguments, evidence: Evidence) -> str:
+def objection(tool: Tool, arguments: Arguments, evidence: Evidence | Weighed) -> str:
     """Return why values of a call are not the person's own, in sentences; empty if all of them are."""
+    if isinstance(evidence, Weighed):
+        return evidence.objection
     if why := objection_in_general(tool):
         return why
     try:
