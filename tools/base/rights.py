@@ -38,7 +38,7 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}  # looked up dozens of t
 
 
 class Column(StrEnum):
-    """The part of an argument in what its call does, by which the gate weighs its values."""
+    """The part of an argument in what its call does, by which the gate weighs its values (app.policy.values)."""
 
     RECIPIENT = "recipient"
     ADDRESS = "address"
