@@ -34,11 +34,7 @@ class SecretRight(Struct, frozen=True):
         """Return True for a call of this tool that asks for one of the secret's hosts."""
         if role.rank < self.role.rank or not names_match((tool,), self.tools):
             return False
-        return any(one.covers(other) or other.covers(one) for one in patterns_of(self.hosts) for other in asked)
-
-    def reaches(self, host: str) -> bool:
-        """Return True if a request to this host may have it; on any port."""
-        return any(pattern.matches(host.lower(), pattern.port) for pattern in patterns_of(self.hosts))
+        return any(one.meets(other) for one in patterns_of(self.hosts) for other in asked)
 
 
 @lru_cache(256)
