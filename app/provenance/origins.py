@@ -7,23 +7,20 @@ restart it is built anew. What the model had not read when it made the call is n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
 from msgspec import Struct, field
 
 from app.core.messages import AskedCall
-from app.core.spans import Derivation, SourceKind, Span
+from app.core.spans import Derivation
 from app.provenance.argument_spans import spans_of, texts_in
 from app.provenance.quotation import Others, no_others, place_of
 from app.provenance.read_sources import of_message, of_others
-from app.provenance.text_index import OWN, ReadText, TextIndex
+from app.provenance.text_index import ReadText, TextIndex
 from app.transcript.conversation import Conversation
-from tools.base.patterns import lazy_pattern
 
 BESIDE_LOOP = 3_000  # characters, from which on texts are read in a thread
-_BETWEEN = lazy_pattern(r"[\s,;]*")  # what may stand between the values of a list that is one text
-_AROUND = lazy_pattern(r"[\s,;\"'“”#@]*")
 
 
 class Origins(Struct):
@@ -56,30 +53,3 @@ def _derived(index: TextIndex, new: Iterable[ReadText], call: AskedCall) -> Deri
     for text in new:
         index.add(text)
     return spans_of(call.arguments, index)
-
-
-def only_untrusted(spans: Iterable[Span], pointer: str, trusted: frozenset[SourceKind] = OWN) -> bool:
-    """Return True if a part of the text at `pointer` comes from untrusted text, and from no `trusted` one as well."""
-    here = [one for one in spans if one.argument == pointer]
-    grounds = [one for one in here if one.exact and not one.untrusted and one.kind in trusted]
-    return any(
-        one.untrusted and not any(other.start <= one.start and one.end <= other.end for other in grounds)
-        for one in here
-    )
-
-
-def is_grounded(spans: Iterable[Span], pointer: str, text: str, trusted: frozenset[SourceKind] = OWN) -> bool:
-    """Return True if the whole `text` at `pointer` stands in own words, to the letter: all of it, or each of a list."""
-    grounds = [
-        one for one in spans if one.argument == pointer and one.exact and not one.untrusted and one.kind in trusted
-    ]
-    return bool(grounds) and _covered(sorted(grounds, key=lambda one: one.start), text)
-
-
-def _covered(grounds: Sequence[Span], text: str) -> bool:
-    at, between = 0, _AROUND
-    for one in grounds:
-        if one.start > at and not between.fullmatch(text[at : one.start]):
-            return False
-        at, between = max(at, one.end), _BETWEEN
-    return _AROUND.fullmatch(text[at:]) is not None

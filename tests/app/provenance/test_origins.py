@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.core.messages import AskedCall, Message
 from app.core.spans import Derivation, Span
 from app.provenance.argument_spans import MOST_CHARACTERS, MOST_SPANS, MOST_TEXTS, spans_of, texts_in
-from app.provenance.origins import Origins, is_grounded, only_untrusted
+from app.provenance.origins import Origins
 from app.provenance.read_sources import of_message, of_others
 from app.provenance.read_texts import Source
 from app.provenance.text_index import MOST_SOURCE, ReadText, TextIndex
@@ -56,7 +56,7 @@ def test_the_parts_of_constructed_calls_are_right() -> None:
 
 
 # The value, the person's words, and whether it stands in those as a whole.
-GROUNDED = (
+EXACT = (
     ("bob@example.com", "Write to bob@example.com.", True),
     ("Bob@Example.com", "Write to bob@example.com.", True),
     ("b\u043eb@example.com", "Write to bob@example.com.", False),  # a letter that looks alike
@@ -85,25 +85,18 @@ GROUNDED = (
 )
 
 
-@pytest.mark.parametrize(("value", "words", "whole"), GROUNDED)
-def test_a_value_is_grounded_if_it_stands_in_own_words_as_a_whole(value: str, words: str, whole: bool) -> None:
+@pytest.mark.parametrize(("value", "words", "whole"), EXACT)
+def test_a_value_is_exact_if_it_stands_in_own_words_as_a_whole(value: str, words: str, whole: bool) -> None:
     spans = spans_of({"to": value}, index_of(own(words), page("Nothing."))).spans
-    assert is_grounded(spans, "/to", value) is whole, spans
-    assert not only_untrusted(spans, "/to")
+    exact = {at for one in spans if one.exact for at in range(one.start, one.end)}
+    assert (bool(exact) and all(at in exact for at, one in enumerate(value) if one.isalnum())) is whole, spans
 
 
-def test_untrusted_text_grounds_nothing_and_own_words_take_precedence() -> None:
+def test_a_value_has_all_its_sources() -> None:
     both = index_of(own("Write to bob@example.com."), page("Write to bob@example.com or mallory@evil.example."))
     spans = spans_of({"to": ["bob@example.com", "mallory@evil.example"]}, both).spans
-    assert {(one.argument, one.kind) for one in spans} == {
-        ("/to/0", "person"),
-        ("/to/0", "result"),
-        ("/to/1", "result"),
-    }
-    assert not only_untrusted(spans, "/to/0") and only_untrusted(spans, "/to/1")
-    assert is_grounded(spans, "/to/0", "bob@example.com") and not is_grounded(spans, "/to/1", "mallory@evil.example")
-    alone = spans_of({"to": "bob@example.com"}, index_of(page("Write to bob@example.com."))).spans
-    assert only_untrusted(alone, "/to") and not is_grounded(alone, "/to", "bob@example.com")
+    wanted = {("/to/0", "person"), ("/to/0", "result"), ("/to/1", "result")}
+    assert {(one.argument, one.kind) for one in spans} == wanted
 
 
 def test_the_kind_of_a_source_is_that_of_its_message() -> None:
