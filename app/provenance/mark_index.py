@@ -112,12 +112,6 @@ class KnownText(Struct):
             ((at, end_of(words, at), source) for at, source in found if counts(source)), key=lambda hit: hit[:2]
         )
 
-    def atoms(self, text: str, counts: Counts) -> tuple[Passage, ...]:
-        """The addresses, numbers and names of a text that stand in an untrusted one: they alone taint nothing."""
-        known = self.sources.get
-        found = [(start, end, one) for start, end, digest in self.digester.atoms(text) if (one := known(digest))]
-        return tuple(Passage(start, end, one.place, one.session) for start, end, one in found if counts(one))
-
 
 def _joined(hits: Iterable[tuple[int, int, Source]], places: Sequence[tuple[int, int]]) -> tuple[Passage, ...]:
     joined = list[tuple[int, int, Source]]()

@@ -2,14 +2,13 @@
 
 Of the shingles of a text, which are words in a row, those are digested that begin at the least checksum among their
 neighbours (winnowing: Schleimer, Wilkerson and Aiken, 2003), so that a copy of a passage has the same digests wherever
-it stands. Case, white space, punctuation and escapes make no difference. Beside shingles a text has atoms: addresses,
-account numbers, long numbers and names. Pure, linear, bounded.
+it stands. Case, white space, punctuation and escapes make no difference. Pure, linear, bounded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
 from zlib import crc32
@@ -22,7 +21,7 @@ WORDS = 8  # of a shingle; it has more until it has SHORTEST bytes
 SHORTEST, MOST_WORDS = 40, 24
 FEWEST_DISTINCT = 5  # words of a shingle that says something
 WINDOW = 4  # shingles in a row of which one is digested: WORDS + WINDOW words in a row are known again
-MOST_SHINGLES, MOST_ATOMS = 4_096, 256  # of one text
+MOST_SHINGLES = 4_096  # of one text
 MOST_CANDIDATES = 4 * MOST_SHINGLES
 MOST_DECODED = 64_000  # characters of a text whose escapes are read
 BYTES = 8  # of a digest
@@ -35,17 +34,6 @@ _LETTERS = r"\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _NO_WORD = lazy_pattern(rf"[{_MARKS}]+")
 _UNSPACED = lazy_pattern(rf"[{_LETTERS}]+")
 _WORD = lazy_pattern(rf"[{_LETTERS}]|(?:[0-9A-Za-z]|[^\x00-\x7f{_MARKS}{_LETTERS}])+")
-_ATOM = lazy_pattern(
-    r"(?<![\w.+@-])(?:"
-    r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
-    r"|(?:https?|ftp|file)://[^\s<>\"'`\\]{4,500}"
-    r"|[A-Z]{2}\d{2}(?: ?[0-9A-Z]{4}){2,7}(?: ?[0-9A-Z]{1,3})?\b"  # an IBAN
-    r"|\+?\d[\d ()/.-]{6,30}\d"
-    r"|[\w-]{16,200})",
-    re.ASCII,
-)
-_TELLING = lazy_pattern(r"\d|@|://")
-_LOOSE = lazy_pattern(r"[\s().,;:!?-]+")
 
 
 class Digester:
@@ -72,22 +60,11 @@ class Digester:
             digests.append(number(state.digest(), "little"))
         return zip(parts, digests, strict=True)
 
-    def atoms(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """The begin, the end and the digest of each atom."""
-        for match in _ATOM.finditer(text):
-            if _TELLING.search(match[0]):
-                state = self._state.copy()
-                state.update(b"\0" + _LOOSE.sub("", match[0].casefold()).encode("utf-8", "surrogatepass"))
-                yield *match.span(), int.from_bytes(state.digest(), "little")
-
     def marks(self, text: str) -> Iterable[int]:
         """The digests by which a text is known again, each once."""
-        begin = text[:MOST_DECODED]
-        words = words_of(bare(begin) + text[MOST_DECODED:])
+        words = words_of(bare(text[:MOST_DECODED]) + text[MOST_DECODED:])
         shingles = self.shingles(words, sparse=True)
-        telling = (one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
-        atoms = (one for _, _, one in self.atoms(begin))
-        return dict.fromkeys([*telling, *islice(dict.fromkeys(atoms), MOST_ATOMS)])
+        return dict.fromkeys(one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
 
 
 def bare(text: str) -> str:

@@ -91,10 +91,6 @@ class RunMarks(Struct):
         """The passages of a text that stand in an untrusted one which this principal's conversations have read."""
         return self._known.passages(text, self._counts) if self._known and text else ()
 
-    def known_atoms(self, text: str) -> tuple[Passage, ...]:
-        """The same of single addresses, numbers and names: what a person writes of them is the person's own word."""
-        return self._known.atoms(text, self._counts) if self._known and text else ()
-
     async def is_known(self, tool: str, result: str) -> bool:
         """Return True if the result of a trusted tool repeats untrusted text; then the run is tainted."""
         return await self._is_known(f"The result of {tool}", result)
@@ -181,7 +177,6 @@ class RunMarks(Struct):
         self._learned = max(self._learned, len(messages))
         for text in texts:
             self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
-            self._common.update(digest for *_, digest in digester.atoms(text))
 
 
 def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:

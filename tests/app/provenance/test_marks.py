@@ -22,7 +22,6 @@ from app.core.messages import Message
 from app.policy.gate import Gate
 from app.provenance.mark_index import ENOUGH, MOST_BYTES, KnownText, MarkIndex, packed
 from app.provenance.marks import (
-    MOST_ATOMS,
     MOST_CANDIDATES,
     MOST_SHINGLES,
     WINDOW,
@@ -116,17 +115,6 @@ def test_other_keys_and_other_principals_have_other_marks() -> None:
     assert all(marks) and not any(one & other for one in marks for other in marks if one is not other)
 
 
-def test_atoms_are_known_but_make_no_passage() -> None:
-    known = known_of(
-        "Pay to DE89 3704 0044 0532 0130 00, or mail mallory@evil.example, see https://evil.example/pay?x=1"
-    )
-    for atom in ("DE89370400440532013000", "Mallory@evil.example", "https://evil.example/pay?x=1"):
-        text = f"Please look at {atom}."
-        assert [text[one.start : one.end].rstrip(".") for one in known.atoms(text, lambda _: True)] == [atom]
-        assert not known.passages(text, lambda _: True)
-    assert not known.atoms("Mail bob@evil.example or https://evil.example/ about DE89", lambda _: True)
-
-
 @given(st.text(max_size=200) | st.text("aÄß漢字한 \u2014.,İΩ\u0130\u1e9e\u00a0-_%&<", max_size=60))
 def test_words_and_their_places_are_as_many(text: str) -> None:
     assert len(words_of(text)) == len(places_of(text))
@@ -135,7 +123,7 @@ def test_words_and_their_places_are_as_many(text: str) -> None:
 @given(st.text(max_size=400))
 def test_any_text_can_be_marked_and_looked_up(text: str) -> None:
     known = known_of(text)
-    for one in (*known.passages(text, lambda _: True), *known.atoms(text, lambda _: True)):
+    for one in known.passages(text, lambda _: True):
         assert 0 <= one.start < one.end <= len(text)
 
 
@@ -162,7 +150,7 @@ def test_hostile_texts_take_bounded_time_and_marks(text: str) -> None:
     since = time.thread_time()
     marks = list(Digester(KEY, "ann").marks(text))
     assert time.thread_time() - since < 3  # linear: 30 to 300 ms on a quiet machine
-    assert len(marks) <= MOST_SHINGLES + MOST_ATOMS
+    assert len(marks) <= MOST_SHINGLES
 
 
 def test_of_a_long_text_a_passage_is_known_still() -> None:
