@@ -23,7 +23,7 @@ MOST_CHARACTERS = 64_000  # of the arguments of one call
 MOST_TEXTS = 2_000
 MOST_SPANS = 200
 LONGEST_NAME = 8  # tokens of a value that is looked for as a whole
-_AROUND = " \"'“”#@"  # what may stand around a value that is somebody's word
+_AROUND = " \"'“”#@"  # what may stand around a value that is a person's word
 _BEFORE, _BEHIND = lazy_pattern(r"[\w@./:-]"), lazy_pattern(r"[\w@/:-]|\.\w")
 
 _URL = lazy_pattern(r"(?<=://)[^\s<>\"'`{}|\\^]{1,2000}+")

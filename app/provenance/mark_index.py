@@ -92,7 +92,7 @@ class KnownText(Struct):
         self.state, self.newest, self.size = (0, 0), 0, 0
 
     def passages(self, text: str, counts: Counts) -> tuple[Passage, ...]:
-        """The passages of a text that are known. What only its escapes hide makes a passage of all of it."""
+        """Passages of a text that are known. What only its escapes hide makes a passage of all of it."""
         if not self.sources:
             return ()
         words = words_of(bare(text))

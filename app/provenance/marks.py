@@ -44,7 +44,7 @@ class Digester:
         self._state = blake2b(digest_size=BYTES, key=key, person=person)
 
     def shingles(self, words: Sequence[bytes], *, sparse: bool = False) -> Iterable[tuple[int, int]]:
-        """The place and the digest of the shingles that stand for a text: a bounded number if they may be `sparse`."""
+        """Return the place and the digest of the shingles that stand for a text; a bounded number if `sparse`."""
         starts = _sparse(words) if sparse and len(words) > MOST_CANDIDATES else _chosen(words)
         last = len(words) - WORDS
         parts = {at: b" ".join(words[at : at + WORDS]) for at in starts if at <= last}
@@ -94,7 +94,7 @@ def places_of(text: str) -> list[tuple[int, int]]:
 
 
 def end_of(words: Sequence[bytes], start: int) -> int:
-    """The end of the shingle that begins there; `start` if too little follows."""
+    """Return the end of the shingle that begins there; `start` if too little follows."""
     end = start + WORDS
     size = sum(map(len, words[start:end])) + WORDS - 1
     while size < SHORTEST and end < min(len(words), start + MOST_WORDS):
@@ -109,7 +109,7 @@ def _checks(words: Sequence[bytes]) -> list[int]:
 
 
 def _chosen(words: Sequence[bytes]) -> Iterable[int]:
-    """The words that shingles begin with: in each window, the first one of the least checksum."""
+    """Words that shingles begin with: in each window, the first one of the least checksum."""
     placed = [check << 32 | at for at, check in enumerate(_checks(words))]
     if len(placed) < WINDOW:
         return range(min(len(placed), 1))

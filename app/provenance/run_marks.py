@@ -2,7 +2,7 @@
 
 Each message is looked at as it is appended to the conversation (`RunMarks.watch`), so that no way in is forgotten: the
 person's words, a client's history, results of any tool, memories beside a message. Long texts are read before, beside
-the event loop. Not marked is what is said anyway: stock phrases, descriptions of tools, the prompt's persona, and what
+the event loop. Ordinary text is not marked: stock phrases, descriptions of tools, the prompt's persona, and what
 the conversation had from trusted sources before.
 """
 
@@ -36,7 +36,7 @@ STOCK_PHRASES = Path(__file__).with_name("stock_phrases.txt")
 
 
 class RunMarks(Struct):
-    """`tool` finds the tool of a name. `ordinary` returns texts that say what is said anyway."""
+    """`tool` finds the tool of a name. `ordinary` returns texts whose passages are ordinary."""
 
     index: MarkIndex
     principal: str
@@ -88,7 +88,7 @@ class RunMarks(Struct):
         return replace(message, untrusted=True)
 
     def known(self, text: str) -> tuple[Passage, ...]:
-        """The passages of a text that stand in an untrusted one which this principal's conversations have read."""
+        """Passages of a text that stand in an untrusted one which this principal's conversations have read."""
         return self._known.passages(text, self._counts) if self._known and text else ()
 
     async def is_known(self, tool: str, result: str) -> bool:
@@ -116,8 +116,8 @@ class RunMarks(Struct):
 
     def _report(self, what: str, found: Sequence[Passage]) -> None:
         """Taint the run, and say why once: no call of it shows that."""
-        is_told = self.gate.policy.tainted or any(one.untrusted for one in self._messages())
-        if self._conversation and not is_told:
+        is_known = self.gate.policy.tainted or any(one.untrusted for one in self._messages())
+        if self._conversation and not is_known:
             self._conversation.log_event(Notice(KNOWN, NOTICE.format(what=what, place=found[0].place)))
         self.gate.taint()
 
@@ -154,7 +154,7 @@ class RunMarks(Struct):
         return list(self._conversation.messages) if self._conversation else []
 
     def _marks_of(self, messages: Sequence[Message], *texts: str) -> list[int]:
-        """The digests of these texts, without those of what is said anyway."""
+        """The digests of these texts, without those of ordinary text."""
         self._learn(messages)
         assert self._known
         found = dict.fromkeys(one for text in texts for one in self._known.digester.marks(text))
@@ -180,7 +180,7 @@ class RunMarks(Struct):
 
 
 def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:
-    """The texts from outside that a turn brings, by their call, or else by themselves."""
+    """Texts from outside that a turn brings, by their call, or else by themselves."""
     yield from ((one.call, one.text) for one in turn.results)
     for one in turn.history:
         if one.role == "tool" or (one.untrusted and one.role == "user"):
@@ -191,7 +191,7 @@ def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:
 
 @cache
 def stock_phrases() -> Sequence[str]:
-    """The texts that stand in many places: licences, and lines below mails and on pages."""
+    """Texts that stand in many places: licences, and lines below mails and on pages."""
     return STOCK_PHRASES.read_text().split("\n\n")
 
 

@@ -228,7 +228,7 @@ def standing(**more: Any) -> Permission:
     ("who", "given", "change", "expected"),
     [
         (ANN, standing(), {}, "allow"),
-        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # her role was lowered
+        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # whose role was lowered
         (ANN, standing(expires=100.0), {"clock": lambda: 99.0}, "allow"),
         (ANN, standing(expires=100.0), {"clock": lambda: 100.0}, "refuse"),
         (ANN, standing(), {"labels": LabelLimits(asks=frozenset({"secret"}))}, "refuse"),

@@ -1,4 +1,4 @@
-"""The morning job against real servers: read the calendar, mail one person the summary, and nobody is there to ask."""
+"""The morning job against real servers: read the calendar, mail one person the summary, with no person to ask."""
 
 from __future__ import annotations
 
