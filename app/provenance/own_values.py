@@ -6,8 +6,8 @@
 
 Untrusted messages, frames of data in messages, and all that a model, a command, a file, a memory or a helper has
 written are no evidence: an attacker who hijacks a run can write there. A result counts only as far as its call was
-bound: every value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the result
-is one JSON record. Of an untrusted result no more than the record's id counts, and only for the same kind of thing.
+bound: every value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the
+result is one JSON record. Of an untrusted result no more than the record's id counts, for the same kind of thing.
 """
 
 from __future__ import annotations
