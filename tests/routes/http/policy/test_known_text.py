@@ -164,16 +164,16 @@ async def test_the_person_learns_once_why_a_conversation_is_untrusted_and_what_l
         (case.folder / "copy.txt").write_text(QUOTE)
         read, fetch = tool_call("read_file", path="copy.txt"), tool_call("web_fetch", url="http://127.0.0.1:9/x")
         case.model._replies += [read, read, fetch]
-        seen, told = list[str](), list[str]()
+        seen, notices = list[str](), list[str]()
         async with aclosing(case.served.turn(message="Read it twice.")) as turn:
             async for event in turn:
                 seen.append(event["type"])
-                told += case.notices([event])
+                notices += case.notices([event])
                 if event["type"] == "approval.required":
                     break
         assert seen[-1] == "approval.required"  # in `auto` nothing asks but after untrusted text
         place = "the result of web_fetch in the conversation 'What is new?'"
-        assert told == [f"The result of read_file repeats text of {place}, which is untrusted. {CONVERSATION}"]
+        assert notices == [f"The result of read_file repeats text of {place}, which is untrusted. {CONVERSATION}"]
 
 
 async def test_a_recorded_run_that_met_known_text_replays_the_same(tmp_path: Path) -> None:
