@@ -28,10 +28,10 @@ def derived(case: Case) -> Derivation:
     return spans_of(case.arguments, index)
 
 
-def full_index() -> TextIndex:
-    """An index with as much text as is kept, in which no two passages are alike."""
+def full_index(most: int = MOST_READ) -> TextIndex:
+    """An index with so much text, in which no two passages are alike."""
     index, number, size = TextIndex(), 0, 0
-    while size < MOST_READ - 20_000:
+    while size < most - 20_000:
         words = [f"{WORDS[(number * 7 + at) % len(WORDS)]}{(number * 31 + at * at) % 9973}" for at in range(2_000)]
         text = " ".join(words)
         index.add(ReadText("result", f"c{number}", "the result of a tool", text, untrusted=bool(number % 2)))

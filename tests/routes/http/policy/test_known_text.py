@@ -130,19 +130,23 @@ WAYS: dict[str, Callable[[Case, str], Awaitable[str]]] = {
 }
 
 
+FEWER = ("the person's message", "a file", "the system text of a client")
+
+
 async def test_untrusted_text_is_known_again_whatever_brings_it_until_its_source_is_deleted(
     servers: str, tmp_path: Path
 ) -> None:
+    ways = WAYS if servers == "sqlite" else {name: WAYS[name] for name in FEWER}
     async with read_page(tmp_path) as case:
         assert await case.tainted(case.first)
-        found = {name: await case.tainted(await bring(case, QUOTE)) for name, bring in WAYS.items()}
-        assert found == dict.fromkeys(WAYS, True)
+        found = {name: await case.tainted(await bring(case, QUOTE)) for name, bring in ways.items()}
+        assert found == dict.fromkeys(ways, True)
         await case.served.client.delete("/memory", params={"all": "true"})
-        found = {name: await case.tainted(await bring(case, ORDINARY)) for name, bring in WAYS.items()}
-        assert found == dict.fromkeys(WAYS, False)
+        found = {name: await case.tainted(await bring(case, ORDINARY)) for name, bring in ways.items()}
+        assert found == dict.fromkeys(ways, False)
         await case.served.client.delete("/memory", params={"all": "true"})
         assert (await case.served.client.delete(f"/sessions/{case.first}")).status_code == 204
-        for name in ("the person's message", "a file", "the system text of a client"):
+        for name in FEWER:
             assert not await case.tainted(await WAYS[name](case, QUOTE)), name
 
 
