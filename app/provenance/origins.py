@@ -7,13 +7,13 @@ restart it is built anew. What the model had not read when it made the call is n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from msgspec import Struct, field
 
 from app.core.messages import AskedCall
-from app.core.spans import Derivation
+from app.core.spans import Span
 from app.provenance.argument_spans import spans_of, texts_in
 from app.provenance.quotation import Others, no_others, place_of
 from app.provenance.read_sources import of_message, of_others
@@ -31,7 +31,7 @@ class Origins(Struct):
     _seen: set[ReadText] = field(default_factory=set)  # of the texts that are no messages
     _read: int = 0  # messages that are in the index
 
-    async def of(self, call: AskedCall, conversation: Conversation) -> Derivation:
+    async def of(self, call: AskedCall, conversation: Conversation) -> Sequence[Span]:
         """Return where the arguments come from. Raises StoreFailed."""
         others = conversation.redactor.redact_value(list(await self.others(conversation.session)))
         messages = conversation.messages[: place_of(call, conversation.messages)]
@@ -49,7 +49,7 @@ class Origins(Struct):
         return _derived(self._index, new, call)
 
 
-def _derived(index: TextIndex, new: Iterable[ReadText], call: AskedCall) -> Derivation:
+def _derived(index: TextIndex, new: Iterable[ReadText], call: AskedCall) -> Sequence[Span]:
     for text in new:
         index.add(text)
     return spans_of(call.arguments, index)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from app.core.spans import Derivation
+from app.core.spans import Span
 from app.provenance.argument_spans import spans_of, texts_in
 from app.provenance.text_index import MOST_READ, ReadText, TextIndex
 from benchmarks.origins.cases import Case, Part, all_cases
@@ -14,14 +15,12 @@ from benchmarks.origins.cases import Case, Part, all_cases
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliett", "kilo", "lima")
 
 
-def found(case: Case, derived: Derivation) -> frozenset[Part]:
+def found(case: Case, spans: Iterable[Span]) -> frozenset[Part]:
     texts = dict(texts_in(case.arguments))
-    return frozenset(
-        (one.argument, texts[one.argument][one.start : one.end], one.kind, one.untrusted) for one in derived.spans
-    )
+    return frozenset((one.argument, texts[one.argument][one.start : one.end], one.kind, one.untrusted) for one in spans)
 
 
-def derived(case: Case) -> Derivation:
+def derived(case: Case) -> Sequence[Span]:
     index = TextIndex()
     for source in case.sources:
         index.add(source)
