@@ -33,7 +33,6 @@ _MARKS = r"\x80-\xbf\u2000-\u206f\u2190-\u2bff\u3000-\u303f"
 _LETTERS = r"\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _NO_WORD = lazy_pattern(rf"[{_MARKS}]+")
 _UNSPACED = lazy_pattern(rf"[{_LETTERS}]+")
-_WORD = lazy_pattern(rf"[{_LETTERS}]|(?:[0-9A-Za-z]|[^\x00-\x7f{_MARKS}{_LETTERS}])+")
 
 
 class Digester:
@@ -49,7 +48,7 @@ class Digester:
         last = len(words) - WORDS
         parts = {at: b" ".join(words[at : at + WORDS]) for at in starts if at <= last}
         for at in [at for at, part in parts.items() if len(part) < SHORTEST]:
-            if (end := end_of(words, at)) > at:
+            if (end := _end_of(words, at)) > at:
                 parts[at] = b" ".join(words[at:end])
             else:
                 del parts[at]
@@ -88,12 +87,7 @@ def _spaced(match: re.Match[str]) -> str:
     return f" {' '.join(match[0])} "
 
 
-def places_of(text: str) -> list[tuple[int, int]]:
-    """The begin and the end of each of the words of a text."""
-    return [match.span() for match in _WORD.finditer(text)]
-
-
-def end_of(words: Sequence[bytes], start: int) -> int:
+def _end_of(words: Sequence[bytes], start: int) -> int:
     """Return the end of the shingle that begins there; `start` if too little follows."""
     end = start + WORDS
     size = sum(map(len, words[start:end])) + WORDS - 1
