@@ -1,4 +1,4 @@
-"""The secrets that a call goes with: one answer for what a person is shown, what an approval is bound to, what runs."""
+"""Secrets that a call goes with: one answer for what a person is shown, what an approval is bound to, what runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def patterns_of(hosts: tuple[str, ...]) -> list[HostPattern]:
 
 
 class SecretRights(Struct):
-    """The secrets that there are now: runs that are under way see each change."""
+    """Secrets that exist now: runs that are under way see each change."""
 
     all: tuple[SecretRight, ...] = ()
 
@@ -76,8 +76,8 @@ def prompt_line(secrets: Iterable[SecretRight]) -> str:
         return ""
     about = (
         "A command whose `network` names one of these hosts has the variable in its environment. It holds a "
-        "placeholder that works as the secret in a header or as basic auth at these hosts, and nowhere else; nobody "
-        "can read the secret itself."
+        "placeholder that works as the secret in a header or as basic auth at these hosts, and nowhere else; the "
+        "secret itself cannot be read."
     )
     return "\n".join([about, *rows])
 

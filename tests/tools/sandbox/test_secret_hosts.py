@@ -79,7 +79,7 @@ async def test_a_secret_goes_into_headers(headers: list[str], arrives: str) -> N
 class Way:
     """A way to get the value out of the host's requests or answers. `status` is the proxy's own answer, if it has one.
 
-    `arrives`: the host gets the value. `note`: what the command is told at its end.
+    `arrives`: the host gets the value. `note`: the line at the end of the command.
     """
 
     name: str
