@@ -37,7 +37,7 @@ MOST_SHOWN = 50  # calls
 UNTRIED = 2  # exit code
 INFERRED = "rights are those of now, and grants that were withdrawn are not known."
 DAYS_RULE = f"--days is a number above 0, at most {LONGEST_DAYS:,}."
-NO_CALLS = "There are no stored calls of that time. --days looks further back."
+NO_CALLS = "There are no stored calls{of} of that time. --days looks further back."
 NO_ROWS = "{file} has neither rules nor tools: write the rows to try as [[rules]], [[tools]] or rules = []."
 WORDS = {"allow": "allowed", "ask": "asked", "refuse": "refused"}
 NOTHING = "There are no rules on arguments: docs/rules.md describes them."
@@ -143,7 +143,8 @@ def run_backtest(args: argparse.Namespace, loaded: Loaded) -> int:
         return UNTRIED
     report = found[0]
     if not (report.calls or report.untried):
-        return failed(NO_CALLS) and UNTRIED
+        of = f" of {args.principal!a}" if args.principal else ""
+        return failed(NO_CALLS.format(of=of)) and UNTRIED
     if args.as_json:
         print(json.dumps(msgspec.to_builtins(report), indent=1))
     else:
