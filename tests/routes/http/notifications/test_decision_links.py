@@ -257,6 +257,7 @@ async def test_other_sites_and_guesses_get_nowhere(tmp_path: Path) -> None:
         assert (await one.send(token, "approve&scope=session&arguments={}", **{})).status_code == 200
         assert (await one.send(token, "maybe")).status_code == 422
         assert (await one.send(token, "x" * 2000)).status_code == 413
+        assert (await one.send(token, "maybe" + "&x=1" * 20)).status_code == 422, "many fields are no error of ours"
         answers = [await one.look(f"dgm_{number}") for number in range(WRONG_PER_MINUTE + 1)]
         assert [answer.status_code for answer in answers] == [404] * WRONG_PER_MINUTE + [429]
         assert answers[-1].headers["retry-after"] and "wrong links came from" in answers[-1].text
