@@ -122,7 +122,7 @@ async def test_a_link_shows_the_exact_call_and_decides_it_once(tmp_path: Path) -
         ]
         assert not any(token in text for text in listed)
         link = await one.served.services.store.decision_link(fingerprint(token))
-        assert link and (link.run, link.principal) == (call["run"], "ann")
+        assert link and (link.run, link.call) == (call["run"], call["call"])
         for file in (tmp_path / "data").rglob("*"):
             assert not file.is_file() or token.encode() not in file.read_bytes(), file
         await one.served.client.delete(f"/sessions/{call['session']}")
