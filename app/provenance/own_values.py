@@ -102,6 +102,7 @@ class Found(Struct, frozen=True):
     things: frozenset[str]
     server: str
     only_id: bool
+    proven: bool
 
 
 class Lookup(Struct, frozen=True):
@@ -146,6 +147,12 @@ class OwnValues:
             return True
         parts = _BETWEEN.split(text) if value.column is Column.RECIPIENT else []
         return len(parts) > 1 and all("@" in part and self._stands(part, value) for part in parts)
+
+    def is_destination(self, tool: Tool, value: Value) -> bool:
+        self._follow()
+        text = str(value.value).strip()
+        stands = self._stands(text, value) or self._was_found(tool, value, text, proven=True)
+        return stands or (value.column is Column.RECIPIENT and self.is_own(tool, value))
 
     def is_answer(self, text: str) -> bool:
         self._follow()
@@ -212,10 +219,12 @@ class OwnValues:
         number = _number(text)
         return number is not None and any(number == one for one in self._own.numbers())
 
-    def _was_found(self, tool: Tool, value: Value, text: str) -> bool:
+    def _was_found(self, tool: Tool, value: Value, text: str, *, proven: bool = False) -> bool:
         wanted = _things(value.name) or _things(tool.name)
         server = tool.origin.server if tool.origin else ""
         for one in self._found.get(text, ()):
+            if proven and not one.proven:
+                continue
             same = one.server == server and value.column is Column.IDENTIFIER and wanted & one.things
             if same or not one.only_id:
                 return True
@@ -241,7 +250,7 @@ class OwnValues:
         lookup = self._lookup(tool, call)
         if lookup is None or not (lookup.about or not (message.untrusted or call.arguments)):
             return
-        proven = not message.untrusted and not lookup.echoes
+        proven = not message.untrusted and not any(map(_has_letters, lookup.echoes))
         if proven and lookup.about:
             self._answers.add(message.text)
         server = tool.origin.server if tool.origin else ""
@@ -250,7 +259,7 @@ class OwnValues:
             if isinstance(value, bool) or not isinstance(value, str | int) or not (proven or is_id):
                 continue
             if not any(text in echo for echo in lookup.echoes):
-                found = Found(_things(tool.name) | _things(key), server, is_id)
+                found = Found(_things(tool.name) | _things(key), server, is_id, proven)
                 self._found.setdefault(text, []).append(found)
 
     def _lookup(self, tool: Tool, call: AskedCall) -> Lookup | None:
@@ -264,8 +273,7 @@ class OwnValues:
         if not all(self.is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
             return None
         about = frozenset(_lower(str(one.value)) for one in (*telling, *queries))
-        rest = [str(one.value) for one in values if one not in telling and one not in queries]
-        return Lookup(about, tuple(text for text in rest if any(map(str.isalpha, text))))
+        return Lookup(about, tuple(str(one.value) for one in values if one not in telling and one not in queries))
 
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
@@ -282,6 +290,10 @@ def is_of_person(message: Message) -> bool:
 def _lower(text: str) -> str:
     """Return the text with the letters A to Z in lower case; others stay, because the Kelvin sign is no k."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def _joined(text: str) -> str:

@@ -33,7 +33,8 @@ _SHOWN = 80
 _CODE = lazy_pattern(
     r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>\"']{1,2000}"  # an address
     r"|[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"
-    r"|(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?:[:/][^\s<>\"']{0,2000})?"
+    r"|(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?:[:/?#][^\s<>\"']{0,2000})?"
+    r"|\b\d{1,3}(?:\.\d{1,3}){3}\b(?:[:/?#][^\s<>\"']{0,2000})?"
     r"|\b\d(?:[ -]?\d){6,40}\b"  # an account, a card, a telephone
     r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,9}\b"
     r"|\b(?=[A-Za-z_-]{0,40}\d)(?:[A-Za-z0-9_-]){8,200}\b"  # a code
@@ -85,6 +86,8 @@ _FILES = frozenset(
         "log",
     )
 )
+_REACHES = frozenset("@/:?#")  # in an address, and in the name of no file
+_QUERIES = frozenset(("prompt", "q", "query", "question", "search"))  # can be orders, where a tool does not only read
 
 
 class Evidence(Protocol):
@@ -95,6 +98,9 @@ class Evidence(Protocol):
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         """Return True if the whole value is the person's own."""
+
+    def is_destination(self, tool: Tool, value: Value) -> bool:
+        """Return True if a value that is the person's own comes from no untrusted text: others' words may go there."""
 
     def is_answer(self, text: str) -> bool:
         """Return True if the text stands in a trusted result of a look-up with the person's own values."""
@@ -139,12 +145,15 @@ def objection(tool: Tool, arguments: Arguments, evidence: Evidence | Weighed) ->
     if others:
         more = f" So do {len(others) - MOST_NAMED} more." if len(others) > MOST_NAMED else ""
         return " ".join(others[:MOST_NAMED]) + more
-    if any(one.column in PLACES for one in values):
-        return ""
+    placed = any(one.column in PLACES and _is_destination(tool, one, evidence) for one in values)
     content = [one for one in values if one.column is Column.CONTENT]
-    foreign = next((one for one in content if not evidence.is_phrase(str(one.value))), None)
+    bound = [one for one in content if not placed or _is_order(tool, one)]
+    foreign = next((one for one in bound if not evidence.is_phrase(str(one.value))), None)
     if foreign:
-        return f"{_named(foreign)} is not in your words, and no value of the call says where it goes."
+        why = "it can be an order" if placed else "no value of the call that is yours says where it goes"
+        return f"{_named(foreign)} is not in your words, and {why}."
+    if placed:
+        return ""
     return "" if content or any(one.matters for one in values) else "None of its values is in your words."
 
 
@@ -171,11 +180,20 @@ def _why_not(tool: Tool, one: Value, evidence: Evidence) -> str:
     return ""
 
 
+def _is_destination(tool: Tool, one: Value, evidence: Evidence) -> bool:
+    return one.column is Column.INSIDE or evidence.is_destination(tool, one)
+
+
+def _is_order(tool: Tool, one: Value) -> bool:
+    return tool.risk is not Risk.READ and not _QUERIES.isdisjoint(words_of(one.name))
+
+
 def _codes(text: str) -> Iterator[str]:
     """Yield the addresses, accounts and codes in a text."""
     for match in _CODE.finditer(text):
         found = match[0].rstrip(".,;:!?)-_")
-        if found.rpartition(".")[2].lower() not in _FILES and not _DATE.fullmatch(found):
+        is_file = found.rpartition(".")[2].lower() in _FILES and _REACHES.isdisjoint(found)
+        if not is_file and not _DATE.fullmatch(found):
             yield found
 
 
