@@ -19,7 +19,7 @@ from app.policy.decision_table import decided
 from app.policy.gate_rows import GATE_ROWS, AccessRequest
 from app.policy.grants import Grant
 from app.policy.label_limits import LabelLimits
-from app.policy.permits.permissions import Permission
+from app.policy.permits.permissions import Permission, day_of
 from app.policy.policy_context import NO_POLICY, PolicyContext
 from app.policy.secret_rights import SecretRight, granted_with
 from app.policy.values.objections import Evidence, Weighed
@@ -118,9 +118,10 @@ class Gate(Struct):
         self.policy = replace(self.policy, permissions=tuple(permissions))
         self.knows_permissions = True
 
-    def use_up(self, permission: str, day: str) -> None:
-        """Note that a permission has no uses left on that day."""
-        self.policy = replace(self.policy, used_up=(*self.policy.used_up, (permission, day)))
+    def use_up(self, permission: str) -> None:
+        """Note that a permission has no uses left today, by the clock of the policy."""
+        used = permission, day_of(self.policy.clock())
+        self.policy = replace(self.policy, used_up=(*self.policy.used_up, used))
 
     def wrote(self, tool: Tool | None) -> None:
         """Note a possible write; called before and after each call that runs."""

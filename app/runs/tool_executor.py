@@ -40,7 +40,7 @@ from app.policy.decisions import audit_of, denial_of
 from app.policy.gate_rows import ANSWERABLE
 from app.policy.grants import Grant, narrowed, reaches_hosts
 from app.policy.guards import WITHHELD
-from app.policy.permits.permissions import day_of, with_permitted_hosts
+from app.policy.permits.permissions import with_permitted_hosts
 from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.policy.secret_rights import SecretRight, bound_to, in_words
@@ -196,7 +196,7 @@ class ToolExecutor(Struct):
             permission = gate.policy.permission(decision.counted)
             if permission is None or await approvals.use(permission, call.id):
                 break
-            gate.use_up(permission.id, day_of(approvals.clock()))  # or it was withdrawn, perhaps at another server
+            gate.use_up(permission.id)  # or it was withdrawn, perhaps at another server
             decision = self._decide(call)
         return decision
 

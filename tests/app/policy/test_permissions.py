@@ -254,6 +254,14 @@ def test_an_unattended_run_is_offered_a_tool_that_a_permission_covers_and_no_oth
     assert list(gate.offer(tools)) == []
 
 
+def test_a_permission_without_uses_left_is_gone_whatever_the_day_of_the_policy_is() -> None:
+    gate = Gate(LOCAL_USER, after_untrusted(OperatorRules(), clock=lambda: 5 * DAY_S))  # of a replay: long ago
+    gate.permit([standing()])
+    assert kind_of(gate.decide(MAIL, FULL)) == "allow"
+    gate.use_up("prm_1")
+    assert kind_of(gate.decide(MAIL, FULL)) == "refuse"
+
+
 def test_until_is_a_moment_in_utc() -> None:
     row = {"tool": MAIL.name, "action": "allow", "reason": "x", "arguments": {}}
     ends = [

@@ -96,12 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b""
+        body = bytearray()
         while size := int(self.rfile.readline(), 16):
             body += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
-        return body
+        return bytes(body)
 
     def _answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
         self.send_response(status)
