@@ -19,6 +19,7 @@ from tools.tool import Tool
 
 MOST_LEAVES = 300  # values of a call that are looked at: one with more asks
 MOST_DEPTH = 16
+LONGEST_ADDRESS = 2_000
 PLACES = frozenset((Column.RECIPIENT, Column.ADDRESS, Column.PATH, Column.IDENTIFIER, Column.INSIDE))
 _NAMES = {
     Column.RECIPIENT: "to cc bcc recipient recipients receiver receivers addressee addressees email emails mail mails "
@@ -118,7 +119,7 @@ def _column(tool: Tool, path: str, name: str, value: str | float, schema: Mappin
     if isinstance(value, str):
         if guess is Column.PLAIN and not _PLAIN_TEXT.fullmatch(value):
             guess = None
-        if guess in (Column.PLAIN, Column.CONTENT) and _ADDRESS.fullmatch(value):
+        if guess in (Column.PLAIN, Column.CONTENT) and len(value) <= LONGEST_ADDRESS and _ADDRESS.fullmatch(value):
             guess = Column.ADDRESS
     elif guess is Column.CONTENT:
         guess = None

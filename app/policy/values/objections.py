@@ -13,6 +13,7 @@ It needs evidence for each of them: what cannot be told apart is not the person'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from msgspec import Struct
@@ -26,19 +27,20 @@ from tools.base.texts import shortened
 from tools.builtin.outbound_effects import shown
 from tools.tool import Tool
 
-LONGEST = 200_000  # characters of all texts of a call: a longer one asks
+LONGEST = 50_000  # characters of all texts of a call: a longer one asks
 MOST_CODES = 200  # addresses and codes in them
+MOST_HEADINGS = 10
 MOST_NAMED = 3  # values that a question names
 _SHOWN = 80
 _CODE = lazy_pattern(
-    r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>\"']{1,2000}"  # an address
-    r"|[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"
-    r"|(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?:[:/?#][^\s<>\"']{0,2000})?"
+    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>\"']{1,2000}"  # an address
+    r"|(?<![\w.+%-])[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"
+    r"|(?<![\w-])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?:[:/?#][^\s<>\"']{0,2000})?"
     r"|\b\d{1,3}(?:\.\d{1,3}){3}\b(?:[:/?#][^\s<>\"']{0,2000})?"
     r"|\b\d(?:[ -]?\d){6,40}\b"  # an account, a card, a telephone
     r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,9}\b"
     r"|\b(?=[A-Za-z_-]{0,40}\d)(?:[A-Za-z0-9_-]){8,200}\b"  # a code
-    r"|[A-Za-z0-9+/=_-]{32,2000}"  # something encoded
+    r"|(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{32,2000}"  # something encoded
 )
 _DATE = lazy_pattern(r"(?:19|20)\d\d-(?:0\d|1[0-2])-[0-3]\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
 _DELETING = frozenset(
@@ -141,10 +143,12 @@ def objection(tool: Tool, arguments: Arguments, evidence: Evidence | Weighed) ->
         return f"The call has more than {MOST_LEAVES} values."
     if sum(len(one.value) for one in values if isinstance(one.value, str)) > LONGEST:
         return f"The call has more than {LONGEST:,} characters."
-    others = [why for one in values if (why := _why_not(tool, one, evidence))]
-    if others:
-        more = f" So do {len(others) - MOST_NAMED} more." if len(others) > MOST_NAMED else ""
-        return " ".join(others[:MOST_NAMED]) + more
+    if sum(one.column is Column.HEADING for one in values) > MOST_HEADINGS:
+        return f"The call has more than {MOST_HEADINGS} headings."
+    codes = set[str]()
+    reasons = (why for one in values if (why := _why_not(tool, one, evidence, codes)))
+    if others := list(islice(reasons, MOST_NAMED + 1)):  # the rest makes no difference
+        return " ".join([*others[:MOST_NAMED], *["There are more."] * (len(others) > MOST_NAMED)])
     placed = any(one.column in PLACES and _is_destination(tool, one, evidence) for one in values)
     content = [one for one in values if one.column is Column.CONTENT]
     bound = [one for one in content if not placed or _is_order(tool, one)]
@@ -162,8 +166,8 @@ def destroys(tool: Tool) -> bool:
     return not _DELETING.isdisjoint(words_of(tool.name)) or bool(tool.origin and tool.origin.hints.destructive)
 
 
-def _why_not(tool: Tool, one: Value, evidence: Evidence) -> str:
-    """Return why a value is not the person's own; empty if it is, or need not be."""
+def _why_not(tool: Tool, one: Value, evidence: Evidence, codes: set[str]) -> str:
+    """Return why a value is not the person's own; empty if it is, or need not be. `codes` are those looked at."""
     if one.column is Column.COMMAND:
         return f"{_named(one)} is a command."
     if one.column is Column.HEADING and not evidence.is_composed(str(one.value)):
@@ -173,9 +177,12 @@ def _why_not(tool: Tool, one: Value, evidence: Evidence) -> str:
     text = str(one.value)
     if one.column is Column.INSIDE or evidence.is_phrase(text):
         return ""
-    for number, code in enumerate(_codes(text)):
+    for code in _codes(text):
+        if code in codes:
+            continue
+        codes.add(code)
         part = Value(one.pointer, one.name, code, Column.ADDRESS)
-        if number == MOST_CODES or not (evidence.is_own(tool, part) or evidence.is_answer(code)):
+        if len(codes) > MOST_CODES or not (evidence.is_own(tool, part) or evidence.is_answer(code)):
             return _foreign(one, code, evidence)
     return ""
 
