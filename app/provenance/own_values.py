@@ -297,7 +297,7 @@ class OwnValues:
             text, is_id = str(value).strip(), not _IDS.isdisjoint(words_of(key))
             if isinstance(value, bool) or not isinstance(value, str | int) or not (proven or is_id):
                 continue
-            if not any(text in echo for echo in lookup.echoes):
+            if not any(text in (echo if _has_letters(echo) else _RUN.findall(echo)) for echo in lookup.echoes):
                 found = Found(_things(tool.name) | _things(key), server, is_id, proven)
                 self._found.setdefault(text, []).append(found)
 

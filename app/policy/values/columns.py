@@ -45,6 +45,7 @@ _FORMATS = {
 }
 # Words of arguments and choices that show something to everybody, or no longer hide it: an option that matters.
 _EXPOSING = frozenset(("anonymous", "anyone", "everyone", "private", "public", "visibility"))
+_QUERIES = frozenset(("prompt", "q", "query", "question", "search"))
 _PLAIN_TEXT = lazy_pattern(r"[\d\s:.,/TZ+-]{0,40}|[A-Za-z]{2}(?:[-_][A-Za-z]{2})?|(?:asc|desc)(?:ending)?")
 _ADDRESS = lazy_pattern(
     r"\s*(?:\S+://|//|\\\\|www\.)\S+\s*|\s*(?:mailto:)?\S+@\S+\s*|\s*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,24}\s*"
@@ -165,6 +166,11 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
 def column_by_name(name: str) -> Column | None:
     """Return what the words of an argument's name tell of it, the last word first."""
     return next((_COLUMN_OF[word] for word in reversed(words_of(name)) if word in _COLUMN_OF), None)
+
+
+def is_query(name: str) -> bool:
+    """Return True for an argument that can hold orders, where its tool does not only read."""
+    return not _QUERIES.isdisjoint(words_of(name))
 
 
 def column_without_schema(tool: Tool, path: str, value: str | float) -> Column | None:

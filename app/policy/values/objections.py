@@ -19,7 +19,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from app.policy.patterns import words_of
-from app.policy.values.columns import MOST_LEAVES, PLACES, TooMany, Value, values_of
+from app.policy.values.columns import MOST_LEAVES, PLACES, TooMany, Value, is_query, values_of
 from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column, Risk
@@ -89,7 +89,6 @@ _FILES = frozenset(
     )
 )
 _REACHES = frozenset("@/:?#")  # in an address, and in the name of no file
-_QUERIES = frozenset(("prompt", "q", "query", "question", "search"))  # can be orders, where a tool does not only read
 
 
 class Evidence(Protocol):
@@ -192,7 +191,7 @@ def _is_destination(tool: Tool, one: Value, evidence: Evidence) -> bool:
 
 
 def _is_order(tool: Tool, one: Value) -> bool:
-    return tool.risk is not Risk.READ and not _QUERIES.isdisjoint(words_of(one.name))
+    return tool.risk is not Risk.READ and is_query(one.name)
 
 
 def _codes(text: str) -> Iterator[str]:
