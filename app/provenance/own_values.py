@@ -32,6 +32,7 @@ from tools.tool import Tool
 
 MOST_KEPT = 200_000  # characters of each kind of text: the latest
 MOST_SEARCHED = 1_000_000  # characters in which the place of a value is looked for
+MOST_MESSAGES = 1_000  # among which look-ups count, the latest of a conversation that is taken up
 MOST_PLACES = 100  # of a value that are looked at: more may be the attack of one that is everywhere
 NEAR = 80  # characters
 LONGEST_VALUE = 2_000
@@ -176,6 +177,9 @@ class OwnValues:
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         self._follow()
+        return self._is_own(tool, value)
+
+    def _is_own(self, tool: Tool, value: Value) -> bool:
         text = str(value.value).strip()
         if not text or len(text) > LONGEST_VALUE or not text.isprintable():
             return False
@@ -191,7 +195,7 @@ class OwnValues:
         text = str(value.value).strip()
         is_kept = not _KEPT.isdisjoint(_things(value.name) or _things(tool.name))
         stands = self._stands(text, value) or self._was_found(tool, value, text, proven=not is_kept)
-        return stands or (value.column is Column.RECIPIENT and self.is_own(tool, value))
+        return stands or (value.column is Column.RECIPIENT and self._is_own(tool, value))
 
     def is_answer(self, text: str) -> bool:
         self._follow()
@@ -199,6 +203,9 @@ class OwnValues:
 
     def is_phrase(self, text: str) -> bool:
         self._follow()
+        return self._is_phrase(text)
+
+    def _is_phrase(self, text: str) -> bool:
         words = _joined(text)
         return bool(words.strip()) and self._own.has_words(words)
 
@@ -280,7 +287,8 @@ class OwnValues:
             elif is_of_person(message):
                 self._own.add(without_data(message.text, ""))
             elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)):
-                self._take_result(message, call)
+                if len(self._messages) - self._read < MOST_MESSAGES:
+                    self._take_result(message, call)
 
     def _take_result(self, message: Message, call: AskedCall) -> None:
         tool = self._tool(call.name)
@@ -309,14 +317,14 @@ class OwnValues:
             return None
         telling = [one for one in values if one.matters]
         queries = [one for one in values if one.column is Column.CONTENT and tool.may_repeat]
-        if not all(self.is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
+        if not all(self._is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
             return None
         about = frozenset(_lower(str(one.value)) for one in (*telling, *queries))
         return Lookup(about, tuple(str(one.value) for one in values if one not in telling and one not in queries))
 
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
-        return self.is_phrase(text) if len(text.split()) > 1 else self.is_own(tool, one)
+        return self._is_phrase(text) if len(text.split()) > 1 else self._is_own(tool, one)
 
 
 def is_of_person(message: Message) -> bool:

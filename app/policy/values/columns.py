@@ -110,12 +110,8 @@ def _walk(tool: Tool, arguments: Arguments, schema: Mapping[str, Any]) -> Iterat
 def _column(tool: Tool, path: str, name: str, value: str | float, schema: Mapping[str, Any]) -> Column | None:
     if declared := _declared(tool, path):
         return declared
-    if not _EXPOSING.isdisjoint((*words_of(name), *words_of(str(value)))) and (
-        isinstance(value, bool) or value in _choices(schema)
-    ):
-        return None
-    if value in _choices(schema):
-        return Column.PLAIN
+    if isinstance(value, bool) or value in _choices(schema):
+        return Column.PLAIN if _EXPOSING.isdisjoint((*words_of(name), *words_of(str(value)))) else None
     guess = _FORMATS.get(str(schema.get("format"))) or column_by_name(name)
     if isinstance(value, str):
         if guess is Column.PLAIN and not _PLAIN_TEXT.fullmatch(value):

@@ -224,6 +224,15 @@ def test_a_decision_takes_bounded_time(name: str, arguments: dict[str, Any]) -> 
     assert process_time() - begin < 1
 
 
+def test_a_long_conversation_is_read_in_its_order() -> None:
+    found = '{"name": "Ann", "id": "7"}'
+    reads = [one for _ in range(400) for one in read("find_contact", found, untrusted=False, name="Ann")]
+    known = evidence("Ask Ann.", *reads)
+    assert known.is_answer("7") and not known.is_answer("8")
+    later = evidence("Hello.", *reads[:2], Message("user", "Ask Ann."))
+    assert not later.is_answer("7"), "what the person has written later does not vouch for an earlier look-up"
+
+
 def test_both_ends_of_a_long_message_are_the_persons_words() -> None:
     known = evidence(f"Mail bob@example.org this: {LONG} And tell ann@a.example.")
     for own in ("bob@example.org", "ann@a.example"):
