@@ -280,15 +280,14 @@ class OwnValues:
         """Read the messages that have come since."""
         while self._read < len(self._messages):
             self._places.clear()
-            message = self._messages[self._read]
+            message, is_late = self._messages[self._read], len(self._messages) - self._read <= MOST_MESSAGES
             self._read += 1
             if message.role == "assistant":
                 self._calls |= {call.id: call for call in message.calls}
             elif is_of_person(message):
                 self._own.add(without_data(message.text, ""))
-            elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)):
-                if len(self._messages) - self._read < MOST_MESSAGES:
-                    self._take_result(message, call)
+            elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)) and is_late:
+                self._take_result(message, call)
 
     def _take_result(self, message: Message, call: AskedCall) -> None:
         tool = self._tool(call.name)
