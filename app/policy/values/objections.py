@@ -13,9 +13,11 @@ It needs evidence for each of them: what cannot be told apart is not the person'
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from html import unescape
+from itertools import chain, islice
 from typing import Protocol
 
+import regex
 from msgspec import Struct
 
 from app.policy.patterns import words_of
@@ -42,6 +44,7 @@ _CODE = lazy_pattern(
     r"|\b(?=[A-Za-z_-]{0,40}\d)(?:[A-Za-z0-9_-]){8,200}\b"  # a code
     r"|(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{32,2000}"  # something encoded
 )
+_UNSEEN = regex.compile(r"\p{Cf}")
 _DATE = lazy_pattern(r"(?:19|20)\d\d-(?:0\d|1[0-2])-[0-3]\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
 _DELETING = frozenset(
     (
@@ -196,7 +199,8 @@ def _is_order(tool: Tool, one: Value) -> bool:
 
 def _codes(text: str) -> Iterator[str]:
     """Yield the addresses, accounts and codes in a text."""
-    for match in _CODE.finditer(text):
+    plain = _UNSEEN.sub("", unescape(text))  # as a reader sees it
+    for match in chain(_CODE.finditer(text), _CODE.finditer(plain) if plain != text else ()):
         found = match[0].rstrip(".,;:!?)-_")
         is_file = found.rpartition(".")[2].lower() in _FILES and _REACHES.isdisjoint(found)
         if not is_file and not _DATE.fullmatch(found):
