@@ -30,7 +30,7 @@ KEPT_S = 7 * DAY_S  # so long a link that is over says so
 
 
 class Store(ApprovalStore, LabelStore, Protocol):
-    """The stores that links are made from."""
+    """Stores that links are made from."""
 
 
 class DecisionLinks(Struct, frozen=True):

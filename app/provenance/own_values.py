@@ -5,9 +5,9 @@
     a look-up with own values ──> one record ─────┘
 
 Untrusted messages, frames of data in messages, and all that a model, a command, a file, a memory or a helper has
-written are no evidence: whoever hijacks a run can write there. A result counts only as far as its call was bound: every
-value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the result is one JSON
-record. Of an untrusted result no more than the record's id counts, and only for the same kind of thing.
+written are no evidence: an attacker who hijacks a run can write there. A result counts only as far as its call was
+bound: every value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the
+result is one JSON record. Of an untrusted result no more than the record's id counts, for the same kind of thing.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Found(Struct, frozen=True):
 
 
 class Lookup(Struct, frozen=True):
-    """The values that a call was about, and other texts of it: what its result repeats of these proves nothing."""
+    """Values that a call was about, and its other texts: what its result repeats of these proves nothing."""
 
     about: frozenset[str]
     echoes: tuple[str, ...]

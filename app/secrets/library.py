@@ -20,7 +20,7 @@ from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.people.secrets import SecretRemoved, SecretRow, SecretTable
 from tools.base.rights import Role
-from tools.sandbox.network.injection import forms_of
+from tools.sandbox.network.injection import Origin, belongs_to, forms_of
 from tools.sandbox.network.secrets import BoxSecret
 
 RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
@@ -100,15 +100,15 @@ class Secrets:
                     logger.warning("%s", problem)
         self.rights.all = tuple([_right(self._rows[name], spec) for name, spec in self._specs.items() if spec.env])
 
-    async def value(self, name: str, host: str = "", *, bound: bool = False) -> str:
-        """Return a value as it is now, for requests to `host` if one is given; `bound`: the secret has to name it.
+    async def value(self, name: str, to: Origin | None = None, *, bound: bool = False) -> str:
+        """Return a value as it is now, for requests to a server if one is given; `bound`: the secret has to name it.
 
         Raises SecretUnavailable.
         """
         await self._reread()
         hosts = self._specs[name].hosts if name in self._specs else ()
-        if host and hosts and not _right(self._rows[name], self._specs[name]).reaches(host):
-            raise SecretUnavailable(f"The secret {name} is not for {host[:80]}: it goes to {', '.join(hosts)} only.")
+        if to and hosts and not belongs_to(hosts, to):
+            raise SecretUnavailable(f"The secret {name} is not for {to}: it goes to {', '.join(hosts)} only.")
         if bound and not hosts:
             raise SecretUnavailable(f"The secret {name} names no hosts: name it in the configuration file only.")
         return await self._value(name)

@@ -85,7 +85,7 @@ class Bounds(Struct, frozen=True, omit_defaults=True):
 
     @property
     def _needed(self) -> set[Keys]:
-        """The keys of values that have to be there: what is bounded could mean anything where it is left out."""
+        """Keys of values that have to be there: what is bounded could mean anything where it is left out."""
         named = {_keys(name) for name, patterns in self.arguments if ANY not in patterns and "" not in patterns}
         own = {("command",) for _ in self.commands} | {("path",) for _ in self.paths}
         return named | own | {_keys(name) for name, _ in self.most}

@@ -1,12 +1,12 @@
-"""The decision by value: whether every value of a call that matters is the person's own.
+"""Decide by value: a call may leave if every value of it that matters is the person's own.
 
     value that matters          whole in the person's words, or the only answer to a look-up with them
     heading                     made of whole phrases of the person and of trusted results
-    content                     anything, if the call names a place that is the person's own; else as her own phrases
+    content                     anything, if the call names a place that is the person's own; else their own phrases
     address, account or code    inside of any text: the person's own
     command                     never
 
-It needs evidence for each of them: what cannot be told apart is not the person's own. `Evidence` comes from above
+It needs evidence for each of them: what has no proof is not the person's own. `Evidence` comes from above
 (app.provenance.own_values), so that the rows of the gate stay pure functions of the call and of the run's policy.
 """
 
@@ -46,51 +46,10 @@ _CODE = lazy_pattern(
 )
 _UNSEEN = regex.compile(r"\p{Cf}")
 _DATE = lazy_pattern(r"(?:19|20)\d\d-(?:0\d|1[0-2])-[0-3]\d(?:[T ]\d\d(?::\d\d){0,2})?|\d{1,2}-\d{1,2}-\d{2,4}")
-_DELETING = frozenset(
-    (
-        "cancel",
-        "clear",
-        "delete",
-        "destroy",
-        "drop",
-        "erase",
-        "kick",
-        "kill",
-        "purge",
-        "remove",
-        "revoke",
-        "terminate",
-        "trash",
-        "wipe",
-    )
-)
-_FILES = frozenset(
-    (
-        "docx",
-        "xlsx",
-        "pptx",
-        "doc",
-        "xls",
-        "ppt",
-        "odt",
-        "ods",
-        "pdf",
-        "txt",
-        "csv",
-        "png",
-        "jpg",
-        "jpeg",
-        "gif",
-        "svg",
-        "html",
-        "json",
-        "xml",
-        "yaml",
-        "yml",
-        "toml",
-        "log",
-    )
-)
+_DELETES = "cancel clear delete destroy drop erase kick kill purge remove revoke terminate trash wipe"
+_ENDINGS = "docx xlsx pptx doc xls ppt odt ods pdf txt csv png jpg jpeg gif svg html json xml yaml yml toml log"
+_DELETING = frozenset(_DELETES.split())
+_FILES = frozenset(_ENDINGS.split())
 _REACHES = frozenset("@/:?#")  # in an address, and in the name of no file
 
 

@@ -231,7 +231,7 @@ def standing(**more: Any) -> Permission:
     ("who", "given", "change", "expected"),
     [
         (ANN, standing(), {}, "allow"),
-        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # her role was lowered
+        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # whose role was lowered
         (ANN, standing(expires=100.0), {"clock": lambda: 99.0}, "allow"),
         (ANN, standing(expires=100.0), {"clock": lambda: 100.0}, "refuse"),
         (ANN, standing(), {"labels": LabelLimits(asks=frozenset({"secret"}))}, "refuse"),
@@ -397,8 +397,8 @@ def test_proposals_are_bounded_by_the_call_that_they_are_for(
     around, call = Surroundings(Path("/w"), boxed=True), tool.normalise(arguments)
     found = proposals_of(tool, call, ANN, around)
     assert len(found) == len(words)
-    for one, said in zip(found, words, strict=True):
-        assert said in one.words
+    for one, wanted in zip(found, words, strict=True):
+        assert wanted in one.words
         bounds = bounds_of(one.pattern)
         assert bounds.covers(tool, call, around) and fields_of(bounds) == one.pattern
         for name in call:

@@ -22,8 +22,9 @@ PEOPLE = {role: Principal("ann", role) for role in Role}
 GITHUB = SecretRight("github", "GITHUB_TOKEN", ("github.com", "*.github.example"), ("bash",), Role.ADMIN, 100.0)
 INDEX = SecretRight("index", "INDEX_TOKEN", ("pypi.example:8443",), ("bash", "python"), Role.USER, 200.0)
 PLAIN = SecretRight("plain", "PLAIN_TOKEN", ("http://ci.example:80",), ("*",), Role.USER, 50.0)
-RIGHTS = SecretRights((GITHUB, INDEX, PLAIN))
-ALL = ["github", "index", "plain"]
+WIDE = SecretRight("wide", "WIDE_TOKEN", ("*.b.example:8443",), ("bash",), Role.ADMIN, 50.0)
+RIGHTS = SecretRights((GITHUB, INDEX, PLAIN, WIDE))
+ALL = ["github", "index", "plain", "wide"]
 ARGUMENT = {"bash": "command", "python": "code", "web_fetch": "url", "write_file": "path"}
 
 # Tool, role, hosts that the call asks for, and the secrets that it goes with.
@@ -32,6 +33,8 @@ TABLE: list[tuple[str, Role, object, list[str]]] = [
     ("bash", Role.ADMIN, ["github.com:443"], ["github"]),
     ("bash", Role.ADMIN, ["GitHub.com"], ["github"]),
     ("bash", Role.ADMIN, ["api.github.example"], ["github"]),
+    ("bash", Role.ADMIN, ["a.b.example"], ["wide"]),  # on the secret's port, too
+    ("bash", Role.ADMIN, ["a.b.example:443"], []),
     ("bash", Role.ADMIN, ["github.example"], []),  # not the name itself
     ("bash", Role.ADMIN, ["evilgithub.com"], []),
     ("bash", Role.ADMIN, ["github.com.evil.example"], []),
