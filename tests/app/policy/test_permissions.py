@@ -86,7 +86,7 @@ CALLS: list[tuple[OperatorRules, Tool, dict[str, Any], bool]] = [
     (TO_BOB, MAIL, {"recipients": [BOB], "body": "x", "Recipients": [EVE]}, False),
     (TO_BOB, MAIL, {"recipients": [BOB], "subject": f"Hi\r\nBcc: {EVE}", "body": "x"}, False),
     (TO_BOB, MAIL, {"recipients": [BOB], "subject": "Grüße", "body": "two\nlines"}, True),
-    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"cc": EVE}}, True),  # any body, whatever it is
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"html": "x"}}, True),  # any body, whatever it is
     (TO_BOB, PAY, {"recipients": [BOB]}, False),
     # what is bounded has to be there: without it the server might take all
     (TO_BOB, MAIL, {"body": "x"}, False),
@@ -114,6 +114,9 @@ CALLS: list[tuple[OperatorRules, Tool, dict[str, Any], bool]] = [
     (HOSTS, FETCH, {"url": "https://docs.example.org/"}, False),
     (HOSTS, FETCH, {"url": "https://example.org:8443/"}, False),
     (HOSTS, FETCH, {"url": "https://example.org\\@evil.example.net/"}, False),
+    # below what is open nothing decides where it goes
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"cc": EVE}}, False),
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": [{"bcc": EVE}]}, False),
     # numbers
     (AMOUNT, PAY, {"iban": "DE02", "amount": 50}, True),
     (AMOUNT, PAY, {"iban": "DE02", "amount": 0.5}, True),
@@ -355,6 +358,7 @@ PROPOSED: list[tuple[Tool, dict[str, Any], list[str]]] = [
             'exactly url "https://example.org/a b/c"',
         ],
     ),
+    (MAIL, {"to": BOB, "query": "x", "body": "y"}, [f"to {BOB}; query x; any body", "exactly body y"]),
     (MAIL, {"to": BOB, "note": "a@b.c"}, [f"to {BOB}; note a@b.c", "exactly note"]),
     (
         PAY,
