@@ -171,7 +171,7 @@ VALUES = {
 }
 VALUES["REAL"] = VALUES["DOUBLE PRECISION"]
 FLAGS = frozenset(
-    {"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced", "pinned", "archived"}
+    {"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced", "pinned", "archived", "decides"}
 )
 UNIQUE = frozenset({("memories", "id"), ("shares", "sha256")})  # beside the keys
 NULLS = st.sampled_from([True, False, False])
