@@ -43,7 +43,7 @@ _FORMATS = {
     **dict.fromkeys(("uri", "url", "iri", "uri-reference", "hostname", "idn-hostname", "ipv4", "ipv6"), Column.ADDRESS),
     "uuid": Column.IDENTIFIER,
 }
-# Words of arguments and choices that show something to everybody, or no longer hide it: an option that matters.
+# Words of arguments and choices that make something public, or no longer hide it: an option that matters.
 _EXPOSING = frozenset(("anonymous", "anyone", "everyone", "private", "public", "visibility"))
 _QUERIES = frozenset(("prompt", "q", "query", "question", "search"))
 _PLAIN_TEXT = lazy_pattern(r"[\d\s:.,/TZ+-]{0,40}|[A-Za-z]{2}(?:[-_][A-Za-z]{2})?|(?:asc|desc)(?:ending)?")
