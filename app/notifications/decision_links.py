@@ -59,9 +59,7 @@ class DecisionLinks(Struct, frozen=True):
             run=row.run,
             call=row.call,
             session=row.session,
-            principal=row.principal,
             fingerprint=row.fingerprint,
-            created=now,
             expires=min(now + self.life_s, row.expires or math.inf),
         )
         await self.store.write([DecisionLinksExpired(now - KEPT_S), link])

@@ -64,6 +64,7 @@ class Secrets:
         self._rows: dict[str, SecretRow] = {}
         self._specs: dict[str, SecretSpec] = {}
         self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
         self._changed: set[str] = set()  # what `on_change` does not know yet
         self._resolved: dict[str, Resolved] = {}
 
@@ -159,22 +160,25 @@ class Secrets:
 
     async def add(self, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool = False) -> None:
         """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
-        rows = {row.name: row for row in await self._store.secrets()}
-        check_free(name, rows, replaces=replaces)
-        others = [row for row in rows.values() if row.name != name]
-        for row in others:
-            if spec.env and (known := spec_of(row)) and known.env == spec.env:
-                raise UnfitSecret(f"{spec.env} is the variable of the secret {row.name}: a call can have one of them.")
-        written, sealed = spec.model_dump_json(exclude_defaults=True), None
-        if not spec.source:
-            stored = next((row for row in others if row.sealed is not None), None)
-            if stored and (known := spec_of(stored)):
-                await self._sources.value(stored, known)  # no second key beside the one that is missing
-            sealed = self._sources.sealed(name, written, checked_value(value), is_first=stored is None)
-        decision = "replaced" if name in rows else "added"
-        await self._store.write(
-            [SecretRow(name, written, sealed, by, time.time()), _audit(name, decision, by, written)]
-        )
+        async with self._writing:
+            rows = {row.name: row for row in await self._store.secrets()}
+            check_free(name, rows, replaces=replaces)
+            others = [row for row in rows.values() if row.name != name]
+            for row in others:
+                if spec.env and (known := spec_of(row)) and known.env == spec.env:
+                    raise UnfitSecret(
+                        f"{spec.env} is the variable of the secret {row.name}: a call can have one of them."
+                    )
+            written, sealed = spec.model_dump_json(exclude_defaults=True), None
+            if not spec.source:
+                stored = next((row for row in others if row.sealed is not None), None)
+                if stored and (known := spec_of(stored)):
+                    await self._sources.value(stored, known)  # no second key beside the one that is missing
+                sealed = self._sources.sealed(name, written, checked_value(value), is_first=stored is None)
+            decision = "replaced" if name in rows else "added"
+            await self._store.write(
+                [SecretRow(name, written, sealed, by, time.time()), _audit(name, decision, by, written)]
+            )
         await self.reload()
 
     async def remove(self, name: str, by: str) -> None:

@@ -62,9 +62,7 @@ class DecisionLink(Change, frozen=True):
     run: str
     call: str
     session: str
-    principal: str
     fingerprint: str
-    created: float
     expires: float
 
 

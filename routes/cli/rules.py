@@ -36,7 +36,7 @@ FIRST = {"bash": "command", "python": "code", "web_fetch": "url"}  # else path
 MOST_SHOWN = 50  # calls
 UNTRIED = 2  # exit code
 DAYS_RULE = f"--days is a number above 0, at most {LONGEST_DAYS:,}."
-NO_CALLS = "There are no stored calls of that time. --days looks further back."
+NO_CALLS = "There are no stored calls{of} of that time. --days looks further back."
 NO_ROWS = "{file} has neither rules nor tools: write the rows to try as [[rules]], [[tools]] or rules = []."
 WORDS = {"allow": "allowed", "ask": "asked", "refuse": "refused"}
 NOTHING = "There are no rules on arguments: docs/rules.md describes them."
@@ -142,7 +142,8 @@ def run_backtest(args: argparse.Namespace, loaded: Loaded) -> int:
         return UNTRIED
     report = found[0]
     if not (report.calls or report.untried):
-        return failed(NO_CALLS) and UNTRIED
+        of = f" of {args.principal!a}" if args.principal else ""
+        return failed(NO_CALLS.format(of=of)) and UNTRIED
     if args.as_json:
         print(json.dumps(msgspec.to_builtins(report), indent=1))
     else:

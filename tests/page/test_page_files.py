@@ -38,7 +38,7 @@ NAMES = sorted(
 TYPES = ["push-worker", "highlight-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later
 ELSEWHERE = re.compile(
-    r"""url\(\s*["']?(?!data:|\$\{urlOf\()|@import|\b(?:from|import)\s*\(?\s*["'](?!\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
+    r"""url\(\s*["']?(?!data:|\$\{urlOf\()|@import|\b(?:from|import)\s*\(?\s*["'](?!,|\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
 )
 SUBRESOURCE = re.compile(r'(?:src|href)="(/[^"]+)"')
 

@@ -161,7 +161,7 @@ async def decide_by_link(request: Request) -> Response:
 async def _form(request: Request) -> tuple[str, Literal["approve", "deny"]]:
     """Raises Refused."""
     limits = BodyLimits(MOST_BYTES, MOST_BYTES, MOST_BYTES, "The form is too long. Open the link again.")
-    fields = dict(parse_qsl((await read_body(request, limits)).decode("utf-8", "replace"), max_num_fields=10))
+    fields = dict(parse_qsl((await read_body(request, limits)).decode("utf-8", "replace")))
     if (decision := DECISIONS.get(fields.get("decision", ""))) is None:
         raise Refused(422, "invalid_request", "decision is neither approve nor deny. Open the link again.")
     return fields.get("token", ""), decision

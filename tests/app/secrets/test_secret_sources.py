@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Callable, Sequence
@@ -45,6 +46,15 @@ class Table:
                     del self.rows[change.name]
                 case AuditRow():
                     self.audit.append(change)
+
+
+class Slow(Table):
+    """One that lets others go on meanwhile, as a database does."""
+
+    async def secrets(self) -> list[SecretRow]:
+        rows = await super().secrets()
+        await asyncio.sleep(0)
+        return rows
 
 
 def sources_in(folder: Path, **environ: str) -> SecretSources:
@@ -227,6 +237,13 @@ async def test_a_value_that_cannot_be_hidden_or_sent_is_refused_and_not_repeated
 async def test_a_bad_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnfitSecret, match="A secret's name has"):
         await secrets_in(tmp_path).add(name, SPEC, VALUE, "ann")
+
+
+async def test_secrets_that_are_added_at_a_time_are_checked_against_each_other(tmp_path: Path) -> None:
+    secrets = secrets_in(tmp_path, Slow())
+    adding = [secrets.add(name, SPEC, VALUE, "ann") for name in ("one", "two", "one")]
+    done = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(one) for one in done] == [type(None), UnfitSecret, SecretExists], done
 
 
 async def test_a_value_goes_to_the_hosts_of_the_secret_by_https_and_on_their_ports_alone(tmp_path: Path) -> None:

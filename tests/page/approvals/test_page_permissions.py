@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.models.replies import bash_block
 from tests.support.models.upstream import answer, upstream
 from tests.support.page.approvals import asking_page, questions_on, until_decided
 from tests.support.page.axe import violations
 from tests.support.page.browser import expect, say, shot
 
 pytestmark = pytest.mark.usefixtures("chromium")
+
+PLACES = """(button) => {
+    const words = document.createRange();
+    words.selectNodeContents(button);
+    return [button.getBoundingClientRect().top, words.getBoundingClientRect().top];
+}"""
 
 
 async def test_one_click_allows_it_for_good_until_it_is_withdrawn(tmp_path: Path) -> None:
@@ -47,3 +54,15 @@ async def test_one_click_allows_it_for_good_until_it_is_withdrawn(tmp_path: Path
             await page.keyboard.press("Escape")
             await say(page, "Again.")
             await expect(questions_on(page)).to_have_count(1)
+
+
+async def test_a_long_permission_is_readable_from_its_first_word(tmp_path: Path) -> None:
+    async with asking_page(tmp_path, bash_block(f"touch made {'y' * 1500}"), "Done.") as (_, _, _, page):
+        await page.set_viewport_size({"width": 375, "height": 740})
+        await say(page, "Make it.")
+        offered = questions_on(page).get_by_role("button", name="Always:")
+        await expect(offered).to_have_count(1)
+        top, words = await offered.evaluate(PLACES)
+        assert words >= top
+        body = await questions_on(page).locator(".approval-body").bounding_box()
+        assert body and body["height"] > 80, "the call is still there to be read"

@@ -369,4 +369,4 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         waiting = (await served.client.get("/approvals")).json()["approvals"]
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})
-        await expect(second.locator(".card-state")).to_contain_text("denied by local: “not today”")
+        await expect(second.locator(".card-state")).to_contain_text("denied by local over HTTP: “not today”")

@@ -195,7 +195,7 @@ async def test_a_notification_of_a_call_opens_its_decision_and_decides_nothing(t
             await page.goto("about:blank")
             await page.goto(f"{home(served)}#{row['session']}/{row['run']}/call={row['call']}")
         await expect(questions_on(page)).to_be_focused()
-        await expect(questions_on(page).get_by_text("touch one")).to_be_visible()
+        await expect(questions_on(page).get_by_text("touch one", exact=True)).to_be_visible()
         assert (await served.client.get("/approvals")).json()["approvals"], "a person sees it before it is decided"
         await press(page, "Approve once")
         events = await turn

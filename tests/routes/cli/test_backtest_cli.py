@@ -70,7 +70,7 @@ def test_what_cannot_be_tried_says_why(folder: Path, capsys: pytest.CaptureFixtu
         (["--days", "-3"], "--days is"),
         (["--days", "1e99"], "--days is"),
         (["--days", "nan"], "--days is"),
-        (["--principal", "ann"], "There are no stored calls"),
+        (["--principal", "ann"], "There are no stored calls of 'ann'"),
         ([str(folder / "none.toml")], "cannot be read"),
     )
     for words, why in others:

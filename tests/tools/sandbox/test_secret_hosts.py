@@ -32,6 +32,7 @@ from tests.support.sandbox.secret_hosts import (
     plain,
     request,
 )
+from tools.sandbox.network.authority import Certificates, draw_authority
 from tools.sandbox.network.exchange import Exchange
 from tools.sandbox.network.injection import Mask, Origin, forms_of
 from tools.sandbox.network.secrets import BoxSecret
@@ -469,6 +470,13 @@ async def test_a_program_that_trusts_no_certificate_but_its_own_is_told_about_at
                     break
                 await asyncio.sleep(0)
         assert f"a program did not accept the sandbox's certificate for {HOST}" in there.notes
+
+
+def test_certificates_for_hosts_without_end_are_not_all_kept() -> None:
+    certificates = Certificates(draw_authority()[1])
+    for number in range(120):
+        certificates.context(f"h{number}.example")
+    assert len(certificates._contexts) < 110
 
 
 def test_a_mask_finds_values_whatever_the_pieces() -> None:

@@ -396,5 +396,6 @@ def test_a_secret_stands_in_env_and_headers_only(field: str, tmp_path: Path) -> 
     named = "${secret:helper}"
     written: dict[str, Any] = {"args": [named], "oauth": {"clientSecret": named}, "url": f"http://{named}/"}
     entry = {"command": "x"} | {field: written.get(field, named)} if field != "url" else {"url": written["url"]}
-    config = config_of("one", entry, Variables({}, tmp_path))
-    assert "can stand in env and headers only" in config.problem
+    for one in (entry, {"command": "x", "env": {"A_TOKEN": "${secret:helper:-none}"}}):
+        config = config_of("one", one, Variables({}, tmp_path))
+        assert "can stand in env and headers only, without a default" in config.problem

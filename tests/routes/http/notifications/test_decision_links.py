@@ -122,7 +122,7 @@ async def test_a_link_shows_the_exact_call_and_decides_it_once(tmp_path: Path) -
         ]
         assert not any(token in text for text in listed)
         link = await one.served.services.store.decision_link(fingerprint(token))
-        assert link and (link.run, link.principal) == (call["run"], "ann")
+        assert link and (link.run, link.call) == (call["run"], call["call"])
         for file in (tmp_path / "data").rglob("*"):
             assert not file.is_file() or token.encode() not in file.read_bytes(), file
         await one.served.client.delete(f"/sessions/{call['session']}")
@@ -257,6 +257,7 @@ async def test_other_sites_and_guesses_get_nowhere(tmp_path: Path) -> None:
         assert (await one.send(token, "approve&scope=session&arguments={}", **{})).status_code == 200
         assert (await one.send(token, "maybe")).status_code == 422
         assert (await one.send(token, "x" * 2000)).status_code == 413
+        assert (await one.send(token, "maybe" + "&x=1" * 20)).status_code == 422, "many fields are no error of ours"
         answers = [await one.look(f"dgm_{number}") for number in range(WRONG_PER_MINUTE + 1)]
         assert [answer.status_code for answer in answers] == [404] * WRONG_PER_MINUTE + [429]
         assert answers[-1].headers["retry-after"] and "wrong links came from" in answers[-1].text
