@@ -60,6 +60,7 @@ class DecisionLinks(Struct, frozen=True):
             call=row.call,
             session=row.session,
             principal=row.principal,
+            target=target.id,
             fingerprint=row.fingerprint,
             created=now,
             expires=min(now + self.life_s, row.expires or math.inf),

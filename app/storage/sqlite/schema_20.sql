@@ -16,6 +16,7 @@ CREATE TABLE decision_links (
     call        TEXT NOT NULL,
     session     TEXT NOT NULL,
     principal   TEXT NOT NULL,
+    target      TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     created     REAL NOT NULL,
     expires     REAL NOT NULL
