@@ -93,6 +93,6 @@ class SecretSpec(BaseModel, defer_build=True):
     def _fits_together(self) -> SecretSpec:
         if self.env and not self.hosts:
             raise ValueError("a secret for commands needs the hosts that it goes to")
-        if self.env and not any(names_match((tool,), self.tools) for tool in COMMAND_TOOLS):
+        if self.env and not (self.tools and all(names_match(COMMAND_TOOLS, (one,)) for one in self.tools)):
             raise ValueError(f"a secret goes with commands only: its tools are of {', '.join(COMMAND_TOOLS)}")
         return self

@@ -31,13 +31,6 @@ class Span(Struct, frozen=True):
     exact: bool = False
 
 
-class Derivation(Struct, frozen=True):
-    """The spans of a call's arguments. Without `is_whole` there was more to look through than is kept or looked at."""
-
-    spans: tuple[Span, ...] = ()
-    is_whole: bool = True
-
-
 def as_fields(spans: Iterable[Span]) -> list[dict[str, Any]]:
-    """The spans as JSON objects."""
+    """Return the spans as JSON objects."""
     return list(map(asdict, spans))

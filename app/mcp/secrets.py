@@ -15,6 +15,7 @@ from app.secrets.sources import SecretUnavailable
 from tools.base.patterns import lazy_pattern
 from tools.mcp.connection.child import CannotStart
 from tools.mcp.model import ServerConfig
+from tools.sandbox.network.injection import DEFAULT_PORTS, Origin
 
 _SECRET_HEADER = lazy_pattern(r"auth|cookie|key|token|secret|password", re.IGNORECASE)
 _NAMED = lazy_pattern(r"\$\{secret:(?P<name>[^}:]+)\}")
@@ -46,18 +47,21 @@ async def completed(secrets: Secrets, config: ServerConfig) -> ServerConfig:
     """Return the configuration with the values of the secrets that it names. Raises CannotStart."""
     if config.from_api and any(map(_NAMED.search, config.env.values())):
         raise CannotStart("A secret in env may only be named in the configuration file: leave it out.")
-    host = urlsplit(config.url).hostname or ""
+    url = urlsplit(config.url)
+    to = Origin(url.scheme, url.hostname, url.port or DEFAULT_PORTS[url.scheme]) if url.hostname else None
     try:
-        env = await _filled(secrets, config.env, "")
-        headers = await _filled(secrets, config.headers, host, bound=config.from_api)
+        env = await _filled(secrets, config.env)
+        headers = await _filled(secrets, config.headers, to, bound=config.from_api)
     except SecretUnavailable as failure:
         raise CannotStart(str(failure)) from None
     return replace(config, env=env, headers=headers)
 
 
-async def _filled(secrets: Secrets, texts: Mapping[str, str], host: str, *, bound: bool = False) -> dict[str, str]:
+async def _filled(
+    secrets: Secrets, texts: Mapping[str, str], to: Origin | None = None, *, bound: bool = False
+) -> dict[str, str]:
     filled = dict(texts)
     for field, text in texts.items():
         for found in _NAMED.finditer(text):
-            filled[field] = filled[field].replace(found[0], await secrets.value(found["name"], host, bound=bound))
+            filled[field] = filled[field].replace(found[0], await secrets.value(found["name"], to, bound=bound))
     return filled

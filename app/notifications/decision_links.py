@@ -30,7 +30,7 @@ KEPT_S = 7 * DAY_S  # so long a link that is over says so
 
 
 class Store(ApprovalStore, LabelStore, Protocol):
-    """The stores that links are made from."""
+    """Stores that links are made from."""
 
 
 class DecisionLinks(Struct, frozen=True):
@@ -59,10 +59,8 @@ class DecisionLinks(Struct, frozen=True):
             run=row.run,
             call=row.call,
             session=row.session,
-            principal=row.principal,
             target=target.id,
             fingerprint=row.fingerprint,
-            created=now,
             expires=min(now + self.life_s, row.expires or math.inf),
         )
         await self.store.write([DecisionLinksExpired(now - KEPT_S), link])

@@ -1,4 +1,4 @@
-"""The facts that a decision on a call rested on, besides the call, the settings and the run's options.
+"""Facts that a decision on a call rested on, besides the call, the settings and the run's options.
 
 They are stored with the decision's audit row, so that it can be made again under other rules (`app.replay.backtest`):
 `facts_of` takes them from the gate that decides, `gate_of` makes a gate of them. An input of the gate that changes
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -114,7 +114,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InForce(Struct, frozen=True):
-    """The rules that a call is decided by: those of the settings, or others that are tried."""
+    """Rules that a call is decided by: those of the settings, or others that are tried."""
 
     rules: OperatorRules
     commands: tuple[str, ...] = ()
@@ -163,14 +163,10 @@ def gate_of(
     name: str,
     in_force: InForce,
     narrowing: ToolNarrowing = ALL_TOOLS,
-    grants: Sequence[Grant] | None = None,
     *,
     at: float,
 ) -> Gate:
-    """Return the gate of that time with the rules of `in_force`, for one call of the principal with this name.
-
-    `grants` are those that held, where the facts have none.
-    """
+    """Return the gate of that time with the rules of `in_force`, for one call of the principal with this name."""
     limits = limits_of(in_force.labels, facts.labels, facts.labelled) if facts.labels else NO_LIMITS
     policy = PolicyContext(
         facts.mode,
@@ -180,7 +176,7 @@ def gate_of(
         tainted=facts.tainted,
         commands=in_force.commands,
         disabled=facts.disabled,
-        grants=facts.grants if grants is None else tuple(grants),
+        grants=facts.grants,
         when_absent=facts.when_absent,
         planning=facts.planning,
         narrowing=narrowing,

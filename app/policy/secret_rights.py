@@ -1,4 +1,4 @@
-"""The secrets that a call goes with: one answer for what a person is shown, what an approval is bound to, what runs."""
+"""Secrets that a call goes with: one answer for what a person is shown, what an approval is bound to, what runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ class SecretRight(Struct, frozen=True):
         """Return True for a call of this tool that asks for one of the secret's hosts."""
         if role.rank < self.role.rank or not names_match((tool,), self.tools):
             return False
-        return any(one.covers(other) or other.covers(one) for one in patterns_of(self.hosts) for other in asked)
-
-    def reaches(self, host: str) -> bool:
-        """Return True if a request to this host may have it; on any port."""
-        return any(pattern.matches(host.lower(), pattern.port) for pattern in patterns_of(self.hosts))
+        return any(one.meets(other) for one in patterns_of(self.hosts) for other in asked)
 
 
 @lru_cache(256)
@@ -47,7 +43,7 @@ def patterns_of(hosts: tuple[str, ...]) -> list[HostPattern]:
 
 
 class SecretRights(Struct):
-    """The secrets that there are now: runs that are under way see each change."""
+    """Secrets that exist now: runs that are under way see each change."""
 
     all: tuple[SecretRight, ...] = ()
 
@@ -80,8 +76,8 @@ def prompt_line(secrets: Iterable[SecretRight]) -> str:
         return ""
     about = (
         "A command whose `network` names one of these hosts has the variable in its environment. It holds a "
-        "placeholder that works as the secret in a header or as basic auth at these hosts, and nowhere else; nobody "
-        "can read the secret itself."
+        "placeholder that works as the secret in a header or as basic auth at these hosts, and nowhere else; the "
+        "secret itself cannot be read."
     )
     return "\n".join([about, *rows])
 

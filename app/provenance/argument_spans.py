@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from unicodedata import is_normalized
 
 from msgspec import Struct
 
-from app.core.spans import Derivation, Span
+from app.core.spans import Span
 from app.provenance.decodings import TooManyLayers, readings
 from app.provenance.text_index import OWN, SIZES, Grams, Shelf, TextIndex, digests, literal, part_key
 from app.provenance.tokens import LEAST, TELLS, Token, tokens
@@ -23,7 +24,7 @@ MOST_CHARACTERS = 64_000  # of the arguments of one call
 MOST_TEXTS = 2_000
 MOST_SPANS = 200
 LONGEST_NAME = 8  # tokens of a value that is looked for as a whole
-_AROUND = " \"'“”#@"  # what may stand around a value that is somebody's word
+_AROUND = " \"'“”#@"  # what may stand around a value that is a person's word
 _BEFORE, _BEHIND = lazy_pattern(r"[\w@./:-]"), lazy_pattern(r"[\w@/:-]|\.\w")
 
 _URL = lazy_pattern(r"(?<=://)[^\s<>\"'`{}|\\^]{1,2000}+")
@@ -62,25 +63,20 @@ class Reading(Struct, frozen=True):
         return sum(one.tells for one in self.tokens[start:end])
 
 
-def spans_of(arguments: Arguments, index: TextIndex) -> Derivation:
-    """Return where the texts in the arguments come from."""
-    found, left, is_whole = list[Span](), MOST_CHARACTERS, index.remembers_all
-    for number, (pointer, text) in enumerate(texts_in(arguments)):
+def spans_of(arguments: Arguments, index: TextIndex) -> Sequence[Span]:
+    """Return where the texts in the arguments come from, as far as they are within the bounds."""
+    found, left = list[Span](), MOST_CHARACTERS
+    for pointer, text in islice(texts_in(arguments), MOST_TEXTS):
         cut = text[:left]
-        if len(cut) < len(text) or number >= MOST_TEXTS:
-            is_whole = False
-            if not cut or number >= MOST_TEXTS:
-                break
         left -= len(cut)
         try:
             views = readings(cut)
         except TooManyLayers:
-            views, is_whole = (cut,), False
+            views = (cut,)
         opened = _URL.sub(_opened, views[min(1, len(views) - 1)]) if "://" in cut else cut
         for number_of_view, view in enumerate(dict.fromkeys((*views, opened))):
             found += _spans(pointer, cut, view, index, decoded=number_of_view > 0)
-    spans = _outermost(found)
-    return Derivation(tuple(spans[:MOST_SPANS]), is_whole and len(spans) <= MOST_SPANS)
+    return _outermost(found)[:MOST_SPANS]
 
 
 def _opened(url: re.Match[str]) -> str:

@@ -12,13 +12,13 @@ import secrets
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Protocol
 
 from msgspec import Struct, field
 
-from app.provenance.marks import WORDS, Digester, bare, end_of, places_of, words_of
+from app.provenance.marks import Digester, bare, words_of
 from app.storage.changes import ChangeWriter
 from app.storage.sessions import UntrustedMarks, UntrustedMarksForgotten
 
@@ -27,7 +27,6 @@ ENOUGH = MOST_BYTES * 3 // 4  # that are left once there were more: the newest
 MOST_ROWS = 8_192
 MOST_HELD = 1 << 20  # digests in memory, but for those of the principal whose run begins
 MODULUS = 1_000_000_007  # of the checksum of times
-GAP = 2 * WORDS  # words between two parts of one passage
 logger = logging.getLogger(__name__)
 A_MESSAGE = "an untrusted message"
 
@@ -43,15 +42,6 @@ class Source(Struct, frozen=True):
     def place(self) -> str:
         what = f"the result of {self.tool}" if self.tool else A_MESSAGE
         return f"{what} in the conversation {self.title!r}"
-
-
-class Passage(Struct, frozen=True):
-    """Characters `start` to `end` of a text that stand in an untrusted one. `source` is the session that read it."""
-
-    start: int
-    end: int
-    place: str
-    source: str
 
 
 Counts = Callable[[Source], bool]
@@ -91,41 +81,12 @@ class KnownText(Struct):
         self.sources.clear()
         self.state, self.newest, self.size = (0, 0), 0, 0
 
-    def passages(self, text: str, counts: Counts) -> tuple[Passage, ...]:
-        """The passages of a text that are known. What only its escapes hide makes a passage of all of it."""
+    def source_of(self, text: str, counts: Counts) -> Source | None:
+        """Return the untrusted text that has a passage of this one: of several passages, that of the first."""
         if not self.sources:
-            return ()
-        words = words_of(bare(text))
-        if not (hits := self._hits(words, counts)):
-            return ()
-        if (plain := words_of(text)) != words:
-            decoded, hits = hits, self._hits(plain, counts)
-            if len(hits) < len(decoded):
-                source = decoded[0][2]
-                return (Passage(0, len(text), source.place, source.session),)
-        return _joined(hits, places_of(text))
-
-    def _hits(self, words: Sequence[bytes], counts: Counts) -> list[tuple[int, int, Source]]:
-        known = self.sources.get
-        found = [(at, source) for at, digest in self.digester.shingles(words) if (source := known(digest))]
-        return sorted(
-            ((at, end_of(words, at), source) for at, source in found if counts(source)), key=lambda hit: hit[:2]
-        )
-
-    def atoms(self, text: str, counts: Counts) -> tuple[Passage, ...]:
-        """The addresses, numbers and names of a text that stand in an untrusted one: they alone taint nothing."""
-        known = self.sources.get
-        found = [(start, end, one) for start, end, digest in self.digester.atoms(text) if (one := known(digest))]
-        return tuple(Passage(start, end, one.place, one.session) for start, end, one in found if counts(one))
-
-
-def _joined(hits: Iterable[tuple[int, int, Source]], places: Sequence[tuple[int, int]]) -> tuple[Passage, ...]:
-    joined = list[tuple[int, int, Source]]()
-    for start, end, source in hits:
-        if joined and joined[-1][2].session == source.session and start - joined[-1][1] <= GAP:
-            start, end = joined[-1][0], max(end, joined.pop()[1])
-        joined.append((start, end, source))
-    return tuple(Passage(places[start][0], places[end - 1][1], one.place, one.session) for start, end, one in joined)
+            return None
+        found = (self.sources.get(digest) for _, digest in self.digester.shingles(words_of(bare(text))))
+        return next((one for one in found if one and counts(one)), None)
 
 
 class MarkIndex:

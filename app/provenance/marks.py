@@ -2,14 +2,13 @@
 
 Of the shingles of a text, which are words in a row, those are digested that begin at the least checksum among their
 neighbours (winnowing: Schleimer, Wilkerson and Aiken, 2003), so that a copy of a passage has the same digests wherever
-it stands. Case, white space, punctuation and escapes make no difference. Beside shingles a text has atoms: addresses,
-account numbers, long numbers and names. Pure, linear, bounded.
+it stands. Case, white space, punctuation and escapes make no difference. Pure, linear, bounded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
 from zlib import crc32
@@ -22,7 +21,7 @@ WORDS = 8  # of a shingle; it has more until it has SHORTEST bytes
 SHORTEST, MOST_WORDS = 40, 24
 FEWEST_DISTINCT = 5  # words of a shingle that says something
 WINDOW = 4  # shingles in a row of which one is digested: WORDS + WINDOW words in a row are known again
-MOST_SHINGLES, MOST_ATOMS = 4_096, 256  # of one text
+MOST_SHINGLES = 4_096  # of one text
 MOST_CANDIDATES = 4 * MOST_SHINGLES
 MOST_DECODED = 64_000  # characters of a text whose escapes are read
 BYTES = 8  # of a digest
@@ -34,18 +33,6 @@ _MARKS = r"\x80-\xbf\u2000-\u206f\u2190-\u2bff\u3000-\u303f"
 _LETTERS = r"\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _NO_WORD = lazy_pattern(rf"[{_MARKS}]+")
 _UNSPACED = lazy_pattern(rf"[{_LETTERS}]+")
-_WORD = lazy_pattern(rf"[{_LETTERS}]|(?:[0-9A-Za-z]|[^\x00-\x7f{_MARKS}{_LETTERS}])+")
-_ATOM = lazy_pattern(
-    r"(?<![\w.+@-])(?:"
-    r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
-    r"|(?:https?|ftp|file)://[^\s<>\"'`\\]{4,500}"
-    r"|[A-Z]{2}\d{2}(?: ?[0-9A-Z]{4}){2,7}(?: ?[0-9A-Z]{1,3})?\b"  # an IBAN
-    r"|\+?\d[\d ()/.-]{6,30}\d"
-    r"|[\w-]{16,200})",
-    re.ASCII,
-)
-_TELLING = lazy_pattern(r"\d|@|://")
-_LOOSE = lazy_pattern(r"[\s().,;:!?-]+")
 
 
 class Digester:
@@ -56,12 +43,12 @@ class Digester:
         self._state = blake2b(digest_size=BYTES, key=key, person=person)
 
     def shingles(self, words: Sequence[bytes], *, sparse: bool = False) -> Iterable[tuple[int, int]]:
-        """The place and the digest of the shingles that stand for a text: a bounded number if they may be `sparse`."""
+        """Return the place and the digest of the shingles that stand for a text; a bounded number if `sparse`."""
         starts = _sparse(words) if sparse and len(words) > MOST_CANDIDATES else _chosen(words)
         last = len(words) - WORDS
         parts = {at: b" ".join(words[at : at + WORDS]) for at in starts if at <= last}
         for at in [at for at, part in parts.items() if len(part) < SHORTEST]:
-            if (end := end_of(words, at)) > at:
+            if (end := _end_of(words, at)) > at:
                 parts[at] = b" ".join(words[at:end])
             else:
                 del parts[at]
@@ -72,22 +59,11 @@ class Digester:
             digests.append(number(state.digest(), "little"))
         return zip(parts, digests, strict=True)
 
-    def atoms(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """The begin, the end and the digest of each atom."""
-        for match in _ATOM.finditer(text):
-            if _TELLING.search(match[0]):
-                state = self._state.copy()
-                state.update(b"\0" + _LOOSE.sub("", match[0].casefold()).encode("utf-8", "surrogatepass"))
-                yield *match.span(), int.from_bytes(state.digest(), "little")
-
     def marks(self, text: str) -> Iterable[int]:
         """The digests by which a text is known again, each once."""
-        begin = text[:MOST_DECODED]
-        words = words_of(bare(begin) + text[MOST_DECODED:])
+        words = words_of(bare(text[:MOST_DECODED]) + text[MOST_DECODED:])
         shingles = self.shingles(words, sparse=True)
-        telling = (one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
-        atoms = (one for _, _, one in self.atoms(begin))
-        return dict.fromkeys([*telling, *islice(dict.fromkeys(atoms), MOST_ATOMS)])
+        return dict.fromkeys(one for at, one in shingles if len(set(words[at : at + WORDS])) >= FEWEST_DISTINCT)
 
 
 def bare(text: str) -> str:
@@ -111,13 +87,8 @@ def _spaced(match: re.Match[str]) -> str:
     return f" {' '.join(match[0])} "
 
 
-def places_of(text: str) -> list[tuple[int, int]]:
-    """The begin and the end of each of the words of a text."""
-    return [match.span() for match in _WORD.finditer(text)]
-
-
-def end_of(words: Sequence[bytes], start: int) -> int:
-    """The end of the shingle that begins there; `start` if too little follows."""
+def _end_of(words: Sequence[bytes], start: int) -> int:
+    """Return the end of the shingle that begins there; `start` if too little follows."""
     end = start + WORDS
     size = sum(map(len, words[start:end])) + WORDS - 1
     while size < SHORTEST and end < min(len(words), start + MOST_WORDS):
@@ -132,7 +103,7 @@ def _checks(words: Sequence[bytes]) -> list[int]:
 
 
 def _chosen(words: Sequence[bytes]) -> Iterable[int]:
-    """The words that shingles begin with: in each window, the first one of the least checksum."""
+    """Words that shingles begin with: in each window, the first one of the least checksum."""
     placed = [check << 32 | at for at, check in enumerate(_checks(words))]
     if len(placed) < WINDOW:
         return range(min(len(placed), 1))

@@ -5,9 +5,9 @@
     a look-up with own values ──> one record ─────┘
 
 Untrusted messages, frames of data in messages, and all that a model, a command, a file, a memory or a helper has
-written are no evidence: whoever hijacks a run can write there. A result counts only as far as its call was bound: every
-value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the result is one JSON
-record. Of an untrusted result no more than the record's id counts, and only for the same kind of thing.
+written are no evidence: an attacker who hijacks a run can write there. A result counts only as far as its call was
+bound: every value of the call that matters was the person's own, the tool keeps nothing in the workspace, and the
+result is one JSON record. Of an untrusted result no more than the record's id counts, for the same kind of thing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -29,12 +30,16 @@ from tools.base.patterns import lazy_pattern
 from tools.base.rights import Column
 from tools.tool import Tool
 
-MOST_KEPT = 500_000  # characters of each kind of text: the latest
-MOST_SEARCHED = 2_000_000  # characters in which the place of a value is looked for
+MOST_KEPT = 200_000  # characters of each kind of text: the latest
+MOST_SEARCHED = 1_000_000  # characters in which the place of a value is looked for
+MOST_MESSAGES = 1_000  # among which look-ups count, the latest of a conversation that is taken up
+MOST_PLACES = 100  # of a value that are looked at: more may be the attack of one that is everywhere
+NEAR = 80  # characters
 LONGEST_VALUE = 2_000
-MOST_WORDS = 60  # of a text that is made of phrases
+MOST_WORDS = 40  # of a text that is made of phrases
 MOST_FIELDS = 100  # of a record
 _QUOTES = frozenset("\"'`“”„‘’‚«»")
+_RUN = lazy_pattern(r"\w+")
 _WORD = lazy_pattern(r"\w+(?:['’]\w+)*")
 _PLAIN_WORD = lazy_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d{1,5}")
 _NUMBER = lazy_pattern(r"(?<![\w.,:/@#+-])[-+]?\d[\d.,' ]{0,40}(?![\w@/:-])")
@@ -43,57 +48,91 @@ _BEGINS = lazy_pattern(r"[\s,;(\[{<\"'`“„‘‚«=:@#]|\A")
 _BEFORE_SENTENCES = frozenset(("", *".!?:\n\"'*-"))  # the end of what stands before the first word of one
 _BETWEEN = lazy_pattern(r"[,;]\s*")
 _IDS = frozenset(("id", "ids", "uid", "uuid", "key", "number", "no", "ref"))
+# Where words stay with their owner; into what others have begun (a mail, an issue, a thread) they reach these.
+_KEPT = frozenset(("doc", "document", "file", "folder", "note", "page", "sheet"))
 _ABOUT_NOTHING = """
 get search find list read look lookup query create add make new fetch by in all my the mcp
 """
 
 
+class OwnText:
+    """One text in which values are looked for. What that takes is made once, and only when it is needed."""
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+
+    @cached_property
+    def lower(self) -> str:
+        return _lower(self.written)
+
+    @cached_property
+    def letters(self) -> frozenset[str]:
+        """All runs of letters and figures in lower case: where one of a value is missing, the value is."""
+        return frozenset(_RUN.findall(self.lower))
+
+    @cached_property
+    def words(self) -> str:
+        """The words in lower case, between spaces."""
+        return _joined(self.written)
+
+    @cached_property
+    def numbers(self) -> frozenset[Decimal]:
+        return frozenset(_numbers(self.written))
+
+
 class Texts:
-    """Texts in which values are looked for, the latest up to MOST_KEPT characters."""
+    """Texts in which values are looked for, the latest up to MOST_KEPT characters; of a longer one both ends."""
 
     def __init__(self) -> None:
-        self._texts: list[tuple[str, str]] = []  # as written, and in lower case
-        self._words: list[str] = []  # their words in lower case, between spaces
+        self._texts: list[OwnText] = []
         self._size = 0
 
     def add(self, text: str) -> None:
-        text = text[-MOST_KEPT:]
-        if not text.strip():
-            return
-        self._texts.append((text, _lower(text)))
-        self._words.append(_joined(text))
-        self._size += len(text)
+        half = MOST_KEPT // 2
+        for part in (text,) if len(text) <= MOST_KEPT else (text[:half], text[-half:]):
+            if part.strip():
+                self._texts.append(OwnText(part))
+                self._size += len(part)
         while self._size > MOST_KEPT:
-            self._size -= len(self._texts.pop(0)[0])
-            del self._words[0]
+            self._size -= len(self._texts.pop(0).written)
 
     @property
     def written(self) -> Sequence[str]:
-        return [text for text, _ in self._texts]
+        return [one.written for one in self._texts]
 
     def places(self, text: str, *, exact: bool = False) -> Iterator[tuple[str, int]]:
-        """Yield each text that has this one as a whole word or words, with the position."""
-        sought = text if exact else _lower(text)
-        for written, lower in self._texts:
-            within = written if exact else lower
+        """Yield each text that has this one as a whole word or words, with the position: the latest, and not all."""
+        lower, left = _lower(text), MOST_PLACES
+        runs = _RUN.findall(lower)
+        sought = text if exact else lower
+        for one in reversed(self._texts):
+            if not one.letters.issuperset(runs):
+                continue
+            within = one.written if exact else one.lower
             at = within.find(sought)
-            while at >= 0:
+            while at >= 0 and left:
+                left -= 1
                 begins = at == 0 or _BEGINS.match(within[at - 1])
                 if begins and _ENDS.match(within, at + len(sought)):
-                    yield written, at
+                    yield one.written, at
                 at = within.find(sought, at + 1)
 
     def has_words(self, words: str) -> bool:
         """Return True if these words, in lower case and between spaces, stand in one of the texts."""
-        return any(words in one for one in self._words)
+        runs = _RUN.findall(words)
+        return any(one.letters.issuperset(runs) and words in one.words for one in self._texts)
 
-    def numbers(self) -> Iterator[Decimal]:
-        for written, _ in self._texts:
-            for match in _NUMBER.finditer(written):
-                if any(map(str.isdigit, written[: match.start()].rstrip()[-12:].split(" ")[-1])):
-                    continue  # a group of an account or of a telephone number
-                if (number := _number(match[0].strip(" .,'"))) is not None:
-                    yield number
+    def has_number(self, number: Decimal) -> bool:
+        return any(number in one.numbers for one in self._texts)
+
+
+def _numbers(written: str) -> Iterator[Decimal]:
+    for match in _NUMBER.finditer(written):
+        before = written[max(0, match.start() - NEAR) : match.start()].rstrip()
+        if any(map(str.isdigit, before[-12:].split(" ")[-1])):
+            continue  # a group of an account or of a telephone number
+        if (number := _number(match[0].strip(" .,'"))) is not None:
+            yield number
 
 
 class Found(Struct, frozen=True):
@@ -102,10 +141,11 @@ class Found(Struct, frozen=True):
     things: frozenset[str]
     server: str
     only_id: bool
+    proven: bool
 
 
 class Lookup(Struct, frozen=True):
-    """The values that a call was about, and other texts of it: what its result repeats of these proves nothing."""
+    """Values that a call was about, and its other texts: what its result repeats of these proves nothing."""
 
     about: frozenset[str]
     echoes: tuple[str, ...]
@@ -137,6 +177,9 @@ class OwnValues:
 
     def is_own(self, tool: Tool, value: Value) -> bool:
         self._follow()
+        return self._is_own(tool, value)
+
+    def _is_own(self, tool: Tool, value: Value) -> bool:
         text = str(value.value).strip()
         if not text or len(text) > LONGEST_VALUE or not text.isprintable():
             return False
@@ -147,12 +190,22 @@ class OwnValues:
         parts = _BETWEEN.split(text) if value.column is Column.RECIPIENT else []
         return len(parts) > 1 and all("@" in part and self._stands(part, value) for part in parts)
 
+    def is_destination(self, tool: Tool, value: Value) -> bool:
+        self._follow()
+        text = str(value.value).strip()
+        is_kept = not _KEPT.isdisjoint(_things(value.name) or _things(tool.name))
+        stands = self._stands(text, value) or self._was_found(tool, value, text, proven=not is_kept)
+        return stands or (value.column is Column.RECIPIENT and self._is_own(tool, value))
+
     def is_answer(self, text: str) -> bool:
         self._follow()
         return any(True for _ in self._answers.places(text))
 
     def is_phrase(self, text: str) -> bool:
         self._follow()
+        return self._is_phrase(text)
+
+    def _is_phrase(self, text: str) -> bool:
         words = _joined(text)
         return bool(words.strip()) and self._own.has_words(words)
 
@@ -210,12 +263,14 @@ class OwnValues:
         if value.column is not Column.AMOUNT:
             return self._stands(text, value) or self._was_found(tool, value, text)
         number = _number(text)
-        return number is not None and any(number == one for one in self._own.numbers())
+        return number is not None and self._own.has_number(number)
 
-    def _was_found(self, tool: Tool, value: Value, text: str) -> bool:
+    def _was_found(self, tool: Tool, value: Value, text: str, *, proven: bool = False) -> bool:
         wanted = _things(value.name) or _things(tool.name)
         server = tool.origin.server if tool.origin else ""
         for one in self._found.get(text, ()):
+            if proven and not one.proven:
+                continue
             same = one.server == server and value.column is Column.IDENTIFIER and wanted & one.things
             if same or not one.only_id:
                 return True
@@ -225,13 +280,13 @@ class OwnValues:
         """Read the messages that have come since."""
         while self._read < len(self._messages):
             self._places.clear()
-            message = self._messages[self._read]
+            message, is_late = self._messages[self._read], len(self._messages) - self._read <= MOST_MESSAGES
             self._read += 1
             if message.role == "assistant":
                 self._calls |= {call.id: call for call in message.calls}
             elif is_of_person(message):
                 self._own.add(without_data(message.text, ""))
-            elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)):
+            elif message.role == "tool" and (call := self._calls.pop(message.call or "", None)) and is_late:
                 self._take_result(message, call)
 
     def _take_result(self, message: Message, call: AskedCall) -> None:
@@ -241,7 +296,7 @@ class OwnValues:
         lookup = self._lookup(tool, call)
         if lookup is None or not (lookup.about or not (message.untrusted or call.arguments)):
             return
-        proven = not message.untrusted and not lookup.echoes
+        proven = not message.untrusted and not any(map(_has_letters, lookup.echoes))
         if proven and lookup.about:
             self._answers.add(message.text)
         server = tool.origin.server if tool.origin else ""
@@ -249,8 +304,8 @@ class OwnValues:
             text, is_id = str(value).strip(), not _IDS.isdisjoint(words_of(key))
             if isinstance(value, bool) or not isinstance(value, str | int) or not (proven or is_id):
                 continue
-            if not any(text in echo for echo in lookup.echoes):
-                found = Found(_things(tool.name) | _things(key), server, is_id)
+            if not any(text in (echo if _has_letters(echo) else _RUN.findall(echo)) for echo in lookup.echoes):
+                found = Found(_things(tool.name) | _things(key), server, is_id, proven)
                 self._found.setdefault(text, []).append(found)
 
     def _lookup(self, tool: Tool, call: AskedCall) -> Lookup | None:
@@ -261,15 +316,14 @@ class OwnValues:
             return None
         telling = [one for one in values if one.matters]
         queries = [one for one in values if one.column is Column.CONTENT and tool.may_repeat]
-        if not all(self.is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
+        if not all(self._is_own(tool, one) for one in telling) or not all(self._is_query(tool, one) for one in queries):
             return None
         about = frozenset(_lower(str(one.value)) for one in (*telling, *queries))
-        rest = [str(one.value) for one in values if one not in telling and one not in queries]
-        return Lookup(about, tuple(text for text in rest if any(map(str.isalpha, text))))
+        return Lookup(about, tuple(str(one.value) for one in values if one not in telling and one not in queries))
 
     def _is_query(self, tool: Tool, one: Value) -> bool:
         text = str(one.value)
-        return self.is_phrase(text) if len(text.split()) > 1 else self.is_own(tool, one)
+        return self._is_phrase(text) if len(text.split()) > 1 else self._is_own(tool, one)
 
 
 def is_of_person(message: Message) -> bool:
@@ -282,6 +336,10 @@ def is_of_person(message: Message) -> bool:
 def _lower(text: str) -> str:
     """Return the text with the letters A to Z in lower case; others stay, because the Kelvin sign is no k."""
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def _has_letters(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def _joined(text: str) -> str:
@@ -307,14 +365,15 @@ def _is_name(written: str, at: int, length: int, argument: str) -> bool:
     Between quotation marks, behind @ or #, beside a word of the argument's name (`the general channel`), or with a
     capital letter inside of a sentence; of several words, one behind the first has a capital letter or a digit.
     """
-    before, after = written[:at], written[at + length :]
+    end = at + length
+    before, after = written[max(0, at - NEAR) : at], written[end : end + NEAR]
     if before[-1:] in ("@", "#") or (before[-1:] in _QUOTES and after[:1] in _QUOTES):
         return True
     about = {word.removesuffix("s") for word in words_of(argument)} - STOP_WORDS
-    near = [*_WORD.findall(before[-80:])[-1:], *_WORD.findall(after[:80])[:1]]
+    near = [*_WORD.findall(before)[-1:], *_WORD.findall(after)[:1]]
     if any(word.lower().removesuffix("s") in about for word in near):
         return True
-    words = _WORD.findall(written[at : at + length])
+    words = _WORD.findall(written[at:end])
     if len(words) > 1 and any(word[0].isupper() or word[0].isdigit() for word in words[1:]):
         return True
     return length > 1 and words[0][0].isupper() and before.rstrip()[-1:] not in _BEFORE_SENTENCES

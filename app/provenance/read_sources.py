@@ -1,4 +1,4 @@
-"""The texts that a run's model has read, each with the kind of its source."""
+"""Texts that a run's model has read, each with the kind of its source."""
 
 from __future__ import annotations
 

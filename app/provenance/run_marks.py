@@ -2,7 +2,7 @@
 
 Each message is looked at as it is appended to the conversation (`RunMarks.watch`), so that no way in is forgotten: the
 person's words, a client's history, results of any tool, memories beside a message. Long texts are read before, beside
-the event loop. Not marked is what is said anyway: stock phrases, descriptions of tools, the prompt's persona, and what
+the event loop. Ordinary text is not marked: stock phrases, descriptions of tools, the prompt's persona, and what
 the conversation had from trusted sources before.
 """
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from app.core.events import Notice
 from app.core.messages import Message
 from app.policy.gate import Gate
-from app.provenance.mark_index import KnownText, MarkIndex, Passage, Source, packed
+from app.provenance.mark_index import KnownText, MarkIndex, Source, packed
 from app.provenance.marks import bare, is_long, words_of
 from app.storage.sessions import UntrustedMarks
 from app.transcript.conversation import Conversation
@@ -39,7 +39,7 @@ STOCK_PHRASES = Path(__file__).with_name("stock_phrases.txt")
 
 
 class RunMarks(Struct):
-    """`tool` finds the tool of a name. `ordinary` returns texts that say what is said anyway."""
+    """`tool` finds the tool of a name. `ordinary` returns texts whose passages are ordinary."""
 
     index: MarkIndex
     principal: str
@@ -50,7 +50,7 @@ class RunMarks(Struct):
     _known: KnownText | None = None
     _conversation: Conversation | None = None
     _outside: bool = False  # messages that are untrusted hold text from outside
-    _found: dict[str, tuple[Passage, ...]] = field(default_factory=dict)  # of texts that were read before
+    _found: dict[str, Source | None] = field(default_factory=dict)  # of texts that were read before
     _marks: dict[str, Sequence[int]] = field(default_factory=dict)  # of results, by their call
     _common: set[int] = field(default_factory=set)
     _learned: int = 0  # messages
@@ -79,24 +79,20 @@ class RunMarks(Struct):
             return message
         if message.untrusted:
             self._record(message)
-            is_own = message.sender == "person" and not self.known(message.text)  # what came with it is untrusted
+            is_own = message.sender == "person" and not self.source_of(message.text)  # what came with it is untrusted
             return message if is_own or message.sender != "person" else replace(message, sender="client")
         if not self._known.sources:
             return message
-        found = self._found.pop(message.text, None)
-        found = self.known(message.text) if found is None else found
-        if not (found := found or self.known(message.recalled)):
+        text = message.text
+        found = self._found.pop(text) if text in self._found else self.source_of(text)
+        if not (found := found or self.source_of(message.recalled)):
             return message
         self._report(f"The result of {message.name or 'a tool'}" if message.role == "tool" else A_MESSAGE, found)
         return replace(message, untrusted=True)
 
-    def known(self, text: str) -> tuple[Passage, ...]:
-        """The passages of a text that stand in an untrusted one which this principal's conversations have read."""
-        return self._known.passages(text, self._counts) if self._known and text else ()
-
-    def known_atoms(self, text: str) -> tuple[Passage, ...]:
-        """The same of single addresses, numbers and names: what a person writes of them is the person's own word."""
-        return self._known.atoms(text, self._counts) if self._known and text else ()
+    def source_of(self, text: str) -> Source | None:
+        """Return the untrusted text which this principal's conversations have read, if this one repeats such text."""
+        return self._known.source_of(text, self._counts) if self._known and text else None
 
     async def is_known(self, tool: str, result: str) -> bool:
         """Return True if the result of a trusted tool repeats untrusted text; then the run is tainted."""
@@ -111,21 +107,21 @@ class RunMarks(Struct):
         """Look for known text in those that are long, before they are appended."""
         for text in texts:
             if is_long(text) and self._known and self._known.sources:
-                self._found[text] = await asyncio.to_thread(self.known, text)
+                self._found[text] = await asyncio.to_thread(self.source_of, text)
 
     async def _is_known(self, what: str, text: str) -> bool:
         await self.read([text])
-        found = self._found[text] if text in self._found else self.known(text)
+        found = self._found[text] if text in self._found else self.source_of(text)
         if found:
             self._report(what, found)
         self._found[text] = found  # for `watch`
         return bool(found)
 
-    def _report(self, what: str, found: Sequence[Passage]) -> None:
+    def _report(self, what: str, found: Source) -> None:
         """Taint the run, and say why once: no call of it shows that."""
-        is_told = self.gate.policy.tainted or any(one.untrusted for one in self._messages())
-        if self._conversation and not is_told:
-            self._conversation.log_event(Notice(KNOWN, NOTICE.format(what=what, place=found[0].place)))
+        is_known = self.gate.policy.tainted or any(one.untrusted for one in self._messages())
+        if self._conversation and not is_known:
+            self._conversation.log_event(Notice(KNOWN, NOTICE.format(what=what, place=found.place)))
         self.gate.taint()
 
     def _counts(self, source: Source) -> bool:
@@ -161,7 +157,7 @@ class RunMarks(Struct):
         return list(self._conversation.messages) if self._conversation else []
 
     def _marks_of(self, messages: Sequence[Message], *texts: str) -> list[int]:
-        """The digests of these texts, without those of what is said anyway."""
+        """The digests of these texts, without those of ordinary text."""
         self._learn(messages)
         assert self._known
         found = dict.fromkeys(one for text in texts for one in self._known.digester.marks(text))
@@ -184,11 +180,10 @@ class RunMarks(Struct):
         self._learned = max(self._learned, len(messages))
         for text in texts:
             self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
-            self._common.update(digest for *_, digest in digester.atoms(text))
 
 
 def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:
-    """The texts from outside that a turn brings, by their call, or else by themselves."""
+    """Texts from outside that a turn brings, by their call, or else by themselves."""
     yield from ((one.call, one.text) for one in turn.results)
     for one in turn.history:
         if one.role == "tool" or (one.untrusted and one.role == "user"):
@@ -199,7 +194,7 @@ def _from_outside(turn: RunRequest) -> Iterator[tuple[str, str]]:
 
 @cache
 def stock_phrases() -> Sequence[str]:
-    """The texts that stand in many places: licences, and lines below mails and on pages."""
+    """Texts that stand in many places: licences, and lines below mails and on pages."""
     return STOCK_PHRASES.read_text().split("\n\n")
 
 

@@ -60,11 +60,9 @@ class Shelf(Struct):
     most: int
     older: Generation = field(default_factory=Generation)
     newer: Generation = field(default_factory=Generation)
-    is_whole: bool = True  # nothing has been forgotten
 
     def grams_for(self, text: ReadText) -> Grams:
         if self.newer.size and self.newer.size + len(text.text) > self.most // 2:
-            self.is_whole = self.is_whole and not self.older.size
             self.older, self.newer = self.newer, Generation()
         self.newer.size += len(text.text)
         return self.newer.classes[text.kind, text.untrusted]
@@ -85,17 +83,9 @@ class TextIndex:
         self.own = Shelf(most_own)
         self.read = Shelf(most_read)
         self.sources: list[ReadText] = []
-        self.is_whole = True
-
-    @property
-    def remembers_all(self) -> bool:
-        """Return True if all that was read is in it."""
-        return self.is_whole and self.own.is_whole and self.read.is_whole
 
     def add(self, text: ReadText) -> None:
-        if len(text.text) > MOST_SOURCE:
-            self.is_whole = False
-            text = replace(text, text=text.text[:MOST_SOURCE])
+        text = replace(text, text=text.text[:MOST_SOURCE])
         shelf = self.own if text.is_own else self.read
         grams = shelf.grams_for(text)
         number = len(self.sources)
@@ -104,7 +94,7 @@ class TextIndex:
             shelf.newer.texts[number] = literal(text.text)
         before = dict[int, list[str]]()
         for piece in pieces(text.text):
-            for place, reading in enumerate((piece,) if text.is_own else self._readings(piece)):
+            for place, reading in enumerate((piece,) if text.is_own else _readings(piece)):
                 found = list(tokens(reading))
                 keys = [one.key if text.is_own else one.key.casefold() for one in found]
                 known = before.get(place, [])
@@ -114,12 +104,12 @@ class TextIndex:
                 _keep(grams, digests([part for one in found for part in _parts(one)], 1), number)
                 before[place] = [*known, *keys][1 - SIZES[-1] :]
 
-    def _readings(self, piece: str) -> Sequence[str]:
-        try:
-            return readings(piece)
-        except TooManyLayers:
-            self.is_whole = False
-            return (piece,)
+
+def _readings(piece: str) -> Sequence[str]:
+    try:
+        return readings(piece)
+    except TooManyLayers:
+        return (piece,)
 
 
 def _parts(token: Token) -> Sequence[str]:

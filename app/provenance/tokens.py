@@ -14,8 +14,8 @@ from msgspec import Struct
 from app.transcript.stop_words import STOP_WORDS
 from tools.base.patterns import lazy_pattern
 
-TELLS, CHARACTER = 3, 1  # what a word tells, and one character of a script that writes no spaces
-LEAST = 9  # what the words of a passage tell together, so that it is none that anybody writes
+TELLS, CHARACTER = 3, 1  # the weight of a word, and one character of a script that writes no spaces
+LEAST = 9  # the weight of a passage that is more than a common phrase
 YEARS = range(1900, 2100)
 
 _TOKEN = lazy_pattern(
@@ -40,7 +40,7 @@ com org net io de at ch eu uk fr es it nl pl se us ca au jp cn ru br in info biz
 online site top shop cloud link onion example test invalid local internal
 """
 DOMAINS = frozenset(_DOMAINS.split())
-# Words of letters and of offices in which anybody writes alike, beside the words of grammar.
+# Words that letters and offices have in common, beside the words of grammar.
 _USUAL = """
 again any anything ask attached attachment available back below best call change check click come contact copy dear
 details due email file files find finds first follow following free further give go good great happy hear hearing

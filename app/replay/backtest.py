@@ -1,8 +1,8 @@
 """Rules tried on the past: each stored decision on a call is made again by the gate, under the rules given here.
 
 A decision is made in the world of its moment. Its audit row has the facts that it rested on
-(`app.policy.decision_facts`); for rows of earlier versions they are inferred (`app.replay.past_sessions`). No call is
-run, no model asked and nothing written. The verdicts of guards, hooks and provenance, and the refusals of calls that
+(`app.policy.decision_facts`); rows of earlier versions have none and cannot be tried. No call is run, no model asked
+and nothing written. The verdicts of guards, hooks and provenance, and the refusals of calls that
 name no tool or do not fit its schema, are facts: they stay as they were.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -24,24 +24,25 @@ from pydantic import ValidationError
 
 from app.config.settings import Settings
 from app.core import events
+from app.core.messages import AskedCall
 from app.core.rules import OperatorRule, ToolRule, classified
 from app.policy.call_rows import PROVENANCE_ROW, CallRequest, decide_call
 from app.policy.decision_facts import Facts, InForce, gate_of
 from app.policy.decisions import DECISIONS, POLICY
 from app.policy.gate import Gate
-from app.policy.grants import Grant, narrowed, reaches_hosts
+from app.policy.grants import narrowed, reaches_hosts
 from app.policy.guards import CANARY, JUDGE, SCREEN
 from app.policy.permits.permissions import OF_RULES
 from app.policy.rules.compiling import compiled_rules
 from app.policy.rules.operator_rules import OperatorRules
 from app.replay.derived import ANYTHING
-from app.replay.past_sessions import PastSession, Untried
 from app.replay.tools import BUILT_IN, foreign_tool
 from app.runs.client_tools import tool_of
 from app.runs.composition.profiled_options import narrowing_of
 from app.runs.recording.parts import ToolPart
 from app.runs.run_options import ClientTool, RunOptions
 from app.storage.audit import AuditRow
+from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.client_calls import fitted_for_client
 from parsing import Arguments
@@ -67,8 +68,21 @@ NO_RULES = InForce(OperatorRules())
 THERE = "a text that the model had read"
 NOT_KEPT = "their conversation is not kept any more"
 NO_TOOL = "their tool is gone"
+NO_FACTS = "an earlier version decided on them, which did not store the facts that it rested on"
 NO_ARGUMENTS = "their arguments were not stored as they were decided on"
 UNREADABLE = "the facts, options or recording that were stored with them cannot be read by this version"
+
+
+class Untried(Exception):
+    """A call cannot be tried. The message is the reason, of many calls."""
+
+
+class PastSession(Struct, frozen=True):
+    """One session. `calls` are the model's, by their ids."""
+
+    id: str
+    runs: Mapping[str, RunRow]
+    calls: Mapping[str, AskedCall]
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -90,7 +104,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, kw_only=True):
-    """The calls of a tool that change in the same way."""
+    """Calls of a tool that change in the same way."""
 
     tool: str
     then: str
@@ -105,8 +119,8 @@ class Group(Struct, kw_only=True):
 class Report(Struct, kw_only=True):
     """`then` and `now` count decisions, `asked_a_day` are questions then and now, `rules` the calls that each decides.
 
-    `calls` are those that were tried. `untried` counts others by the reason why they cannot be, `inferred` those of
-    earlier versions. It is not `complete` if its time was over first.
+    `calls` are those that were tried. `untried` counts others by the reason why they cannot be. It is not `complete` if
+    its time was over first.
     """
 
     days: float
@@ -118,14 +132,13 @@ class Report(Struct, kw_only=True):
     asked_a_day: tuple[float, float] = (0.0, 0.0)
     rules: dict[str, int] = {}
     untried: dict[str, int] = {}
-    inferred: int = 0
     complete: bool = True
     groups: list[Group] = []
     changes: list[Changed] = []
 
 
 class Tried(Struct, frozen=True):
-    """The rules that are tried, with the settings that hold besides them."""
+    """Rules that are tried, with the settings that hold besides them."""
 
     settings: Settings
     tools: Sequence[ToolRule]
@@ -191,8 +204,13 @@ class Backtest(Struct, kw_only=True):
         while names := await self.store.decided_sessions(since, after, PAGE):
             for name in names:
                 if rows := await self.store.decided_calls(name, since, self.principal):
-                    yield await PastSession.read(self.store, name), rows
+                    yield await self._session(name), rows
             after = names[-1]
+
+    async def _session(self, name: str) -> PastSession:
+        calls = (call for message in await self.store.messages(name) for call in message.calls)
+        runs = {row.id: row for row in await self.store.runs(name)}
+        return PastSession(name, runs, {call.id: call for call in calls})
 
     async def _try(self, past: PastSession, row: AuditRow) -> None:
         report = self._report
@@ -203,7 +221,6 @@ class Backtest(Struct, kw_only=True):
             return
         report.calls += 1
         report.then[row.decision] += 1
-        report.inferred += not row.facts
         decision = call.decide(self.tried.in_force)
         now = DECISIONS[type(decision)]
         report.now[now] += 1
@@ -250,17 +267,15 @@ class Backtest(Struct, kw_only=True):
         """Raises Untried, StoreFailed."""
         if (run := past.runs.get(row.run or "")) is None:
             raise Untried(NOT_KEPT)  # it was deleted meanwhile
+        if not row.facts:
+            raise Untried(NO_FACTS)
         try:
             options = RunOptions.of_policy(run.policy)
-            if row.facts:
-                facts, grants = msgspec.json.decode(row.facts, type=Facts), None
-            else:
-                facts = await past.inferred(self.store, self.tried.settings, row, options)
-                grants = await past.grants(self.store, row)
+            facts = msgspec.json.decode(row.facts, type=Facts)
         except (ValidationError, msgspec.MsgspecError, ValueError) as error:
             raise Untried(UNREADABLE) from error
         tool = tool_then(row.action, facts, self.tried.tools)
-        call = PastCall(row=row, facts=facts, options=options, tool=tool, grants=grants)
+        call = PastCall(row=row, facts=facts, options=options, tool=tool)
         if tool is None:
             if row.by in OF_UNKNOWN:
                 return call
@@ -294,7 +309,6 @@ class PastCall(Struct, frozen=True, kw_only=True):
     facts: Facts
     options: RunOptions
     tool: Tool | None
-    grants: Sequence[Grant] | None
     arguments: Arguments = {}
 
     def has(self, arguments: Arguments) -> bool:
@@ -302,9 +316,7 @@ class PastCall(Struct, frozen=True, kw_only=True):
 
     def gate(self, in_force: InForce) -> Gate:
         """Return its gate. What the gate is to know of the conversation besides is one more argument here."""
-        return gate_of(
-            self.facts, self.row.principal, in_force, narrowing_of(self.options), self.grants, at=self.row.at
-        )
+        return gate_of(self.facts, self.row.principal, in_force, narrowing_of(self.options), at=self.row.at)
 
     def decide(self, in_force: InForce) -> Decision:
         """Decide on it by the whole table, under these rules."""

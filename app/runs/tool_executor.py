@@ -308,7 +308,7 @@ class ToolExecutor(Struct):
     async def _ask(self, context: RunContext, call: AskedCall, why: Ask, number: int = 1) -> None:
         conversation, principal = context.conversation, self.scope.gate.principal
         asked = replace(call, id=question_id(call.id, number))
-        origins = as_fields((await self.scope.origins.of(call, conversation)).spans)
+        origins = as_fields(await self.scope.origins.of(call, conversation))
         proposals = self._proposals(call) if why.by in ANSWERABLE else ()
         secrets = self._secrets(call)
         reason, bound = f"{why.reason} {in_words(secrets)}".rstrip(), bound_to(secrets)

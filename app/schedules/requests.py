@@ -21,17 +21,8 @@ from app.transcript.titles import one_line
 
 MOST_TEXT = 32_000  # characters of a message or template
 LONGEST_NAME = 80
-OPTIONS = (
-    "profile",
-    "model",
-    "tools",
-    "permissions",
-    "approval",
-    "max_rounds",
-    "max_calls",
-    "max_tokens",
-    "time_limit_s",
-)
+OF_CALLS = ("profile", "model", "tools", "permissions", "approval")
+OPTIONS = (*OF_CALLS, "max_rounds", "max_calls", "max_tokens", "time_limit_s")
 
 
 def _name(text: str) -> str:

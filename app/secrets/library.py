@@ -20,7 +20,7 @@ from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.people.secrets import SecretRemoved, SecretRow, SecretTable
 from tools.base.rights import Role
-from tools.sandbox.network.injection import forms_of
+from tools.sandbox.network.injection import Origin, belongs_to, forms_of
 from tools.sandbox.network.secrets import BoxSecret
 
 RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
@@ -64,6 +64,7 @@ class Secrets:
         self._rows: dict[str, SecretRow] = {}
         self._specs: dict[str, SecretSpec] = {}
         self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
         self._changed: set[str] = set()  # what `on_change` does not know yet
         self._resolved: dict[str, Resolved] = {}
 
@@ -100,15 +101,15 @@ class Secrets:
                     logger.warning("%s", problem)
         self.rights.all = tuple([_right(self._rows[name], spec) for name, spec in self._specs.items() if spec.env])
 
-    async def value(self, name: str, host: str = "", *, bound: bool = False) -> str:
-        """Return a value as it is now, for requests to `host` if one is given; `bound`: the secret has to name it.
+    async def value(self, name: str, to: Origin | None = None, *, bound: bool = False) -> str:
+        """Return a value as it is now, for requests to a server if one is given; `bound`: the secret has to name it.
 
         Raises SecretUnavailable.
         """
         await self._reread()
         hosts = self._specs[name].hosts if name in self._specs else ()
-        if host and hosts and not _right(self._rows[name], self._specs[name]).reaches(host):
-            raise SecretUnavailable(f"The secret {name} is not for {host[:80]}: it goes to {', '.join(hosts)} only.")
+        if to and hosts and not belongs_to(hosts, to):
+            raise SecretUnavailable(f"The secret {name} is not for {to}: it goes to {', '.join(hosts)} only.")
         if bound and not hosts:
             raise SecretUnavailable(f"The secret {name} names no hosts: name it in the configuration file only.")
         return await self._value(name)
@@ -159,22 +160,25 @@ class Secrets:
 
     async def add(self, name: str, spec: SecretSpec, value: str, by: str, *, replaces: bool = False) -> None:
         """Add a secret, or replace one. Raises UnfitSecret, SecretExists, SecretUnavailable, StoreFailed."""
-        rows = {row.name: row for row in await self._store.secrets()}
-        check_free(name, rows, replaces=replaces)
-        others = [row for row in rows.values() if row.name != name]
-        for row in others:
-            if spec.env and (known := spec_of(row)) and known.env == spec.env:
-                raise UnfitSecret(f"{spec.env} is the variable of the secret {row.name}: a call can have one of them.")
-        written, sealed = spec.model_dump_json(exclude_defaults=True), None
-        if not spec.source:
-            stored = next((row for row in others if row.sealed is not None), None)
-            if stored and (known := spec_of(stored)):
-                await self._sources.value(stored, known)  # no second key beside the one that is missing
-            sealed = self._sources.sealed(name, written, checked_value(value), is_first=stored is None)
-        decision = "replaced" if name in rows else "added"
-        await self._store.write(
-            [SecretRow(name, written, sealed, by, time.time()), _audit(name, decision, by, written)]
-        )
+        async with self._writing:
+            rows = {row.name: row for row in await self._store.secrets()}
+            check_free(name, rows, replaces=replaces)
+            others = [row for row in rows.values() if row.name != name]
+            for row in others:
+                if spec.env and (known := spec_of(row)) and known.env == spec.env:
+                    raise UnfitSecret(
+                        f"{spec.env} is the variable of the secret {row.name}: a call can have one of them."
+                    )
+            written, sealed = spec.model_dump_json(exclude_defaults=True), None
+            if not spec.source:
+                stored = next((row for row in others if row.sealed is not None), None)
+                if stored and (known := spec_of(stored)):
+                    await self._sources.value(stored, known)  # no second key beside the one that is missing
+                sealed = self._sources.sealed(name, written, checked_value(value), is_first=stored is None)
+            decision = "replaced" if name in rows else "added"
+            await self._store.write(
+                [SecretRow(name, written, sealed, by, time.time()), _audit(name, decision, by, written)]
+            )
         await self.reload()
 
     async def remove(self, name: str, by: str) -> None:

@@ -65,10 +65,8 @@ class DecisionLink(Change, frozen=True):
     run: str
     call: str
     session: str
-    principal: str
     target: str
     fingerprint: str
-    created: float
     expires: float
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from app.core.spans import Derivation
+from app.core.spans import Span
 from app.provenance.argument_spans import spans_of, texts_in
 from app.provenance.text_index import MOST_READ, ReadText, TextIndex
 from benchmarks.origins.cases import Case, Part, all_cases
@@ -14,24 +15,22 @@ from benchmarks.origins.cases import Case, Part, all_cases
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliett", "kilo", "lima")
 
 
-def found(case: Case, derived: Derivation) -> frozenset[Part]:
+def found(case: Case, spans: Iterable[Span]) -> frozenset[Part]:
     texts = dict(texts_in(case.arguments))
-    return frozenset(
-        (one.argument, texts[one.argument][one.start : one.end], one.kind, one.untrusted) for one in derived.spans
-    )
+    return frozenset((one.argument, texts[one.argument][one.start : one.end], one.kind, one.untrusted) for one in spans)
 
 
-def derived(case: Case) -> Derivation:
+def derived(case: Case) -> Sequence[Span]:
     index = TextIndex()
     for source in case.sources:
         index.add(source)
     return spans_of(case.arguments, index)
 
 
-def full_index() -> TextIndex:
-    """An index with as much text as is kept, in which no two passages are alike."""
+def full_index(most: int = MOST_READ) -> TextIndex:
+    """An index with so much text, in which no two passages are alike."""
     index, number, size = TextIndex(), 0, 0
-    while size < MOST_READ - 20_000:
+    while size < most - 20_000:
         words = [f"{WORDS[(number * 7 + at) % len(WORDS)]}{(number * 31 + at * at) % 9973}" for at in range(2_000)]
         text = " ".join(words)
         index.add(ReadText("result", f"c{number}", "the result of a tool", text, untrusted=bool(number % 2)))

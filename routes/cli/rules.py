@@ -35,7 +35,6 @@ from tools.tool import Tool
 FIRST = {"bash": "command", "python": "code", "web_fetch": "url"}  # else path
 MOST_SHOWN = 50  # calls
 UNTRIED = 2  # exit code
-INFERRED = "rights are those of now, and grants that were withdrawn are not known."
 DAYS_RULE = f"--days is a number above 0, at most {LONGEST_DAYS:,}."
 NO_CALLS = "There are no stored calls{of} of that time. --days looks further back."
 NO_ROWS = "{file} has neither rules nor tools: write the rows to try as [[rules]], [[tools]] or rules = []."
@@ -182,8 +181,6 @@ def _lines(report: Report) -> Iterator[str]:
     yield from aligned(("", "then", "now", "then ", "now "), rows)
     for why, number in report.untried.items():
         yield f"{number:,} cannot be tried: {why}."
-    if report.inferred:
-        yield f"{report.inferred:,} are of an earlier version: {INFERRED}"
     yield from (f"{number:,} are decided by the rule {rule}." for rule, number in report.rules.items())
     yield f"{report.changed:,} would go otherwise{':' if report.changed else '.'}"
     left = MOST_SHOWN

@@ -25,17 +25,8 @@ TIMES = {
 }
 SECRET = "Its secret, shown only this once: {secret}"
 SHOWN = {
-    "name",
-    "message",
-    "session",
-    "missed",
-    "scheme",
-    "template",
-    "time_zone",
-    "profile",
-    "model",
-    "tools",
-    "permissions",
+    *("name", "message", "session", "missed", "scheme", "template", "time_zone"),
+    *("profile", "model", "tools", "permissions"),
 }
 
 

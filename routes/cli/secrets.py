@@ -101,7 +101,12 @@ async def _add(secrets: Secrets, args: argparse.Namespace) -> int:
 def _value(spec: SecretSpec) -> str:
     if spec.source:
         return ""
-    return getpass.getpass("The value (not shown): ") if sys.stdin.isatty() else sys.stdin.read()
+    if sys.stdin is None:  # closed
+        return ""
+    try:
+        return getpass.getpass("The value (not shown): ") if sys.stdin.isatty() else sys.stdin.read()
+    except EOFError:
+        return ""
 
 
 async def _remove(secrets: Secrets, args: argparse.Namespace) -> int:

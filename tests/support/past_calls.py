@@ -137,7 +137,7 @@ async def decide_calls(served: Served, script: Calls, number: int) -> int:
 
 
 class Calls(Scripted):
-    """Makes the calls that it is told to make, then ends its turn, as its helpers do with theirs."""
+    """Makes the calls that it is given, then ends its turn, as its helpers do."""
 
     def __init__(self) -> None:
         super().__init__([])

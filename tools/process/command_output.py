@@ -14,7 +14,7 @@ from tools.process.signals import reset_signals
 
 
 class CommandFailed(Exception):
-    """The program gave no output that can be used. The message continues a sentence that names it."""
+    """No output of the program can be used. The message continues a sentence that names it."""
 
 
 async def output_of(argv: Sequence[str], payload: bytes, environ: Mapping[str, str], most: int) -> bytes:

@@ -49,6 +49,11 @@ class HostPattern:
         """Return whether everything that `other` names is named by this one, too."""
         return self.matches(other.host, other.port)
 
+    def meets(self, other: HostPattern) -> bool:
+        """Return whether anything is named by both."""
+        ports = self.port is None or other.port in (None, self.port)
+        return ports and (self.matches(other.host, self.port) or other.matches(self.host, other.port))
+
 
 def hosts_wanted(arguments: Arguments) -> tuple[str, ...]:
     """The patterns of hosts that a call asks for: `()` none, `("*",)` any public host. Total.

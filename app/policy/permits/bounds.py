@@ -85,7 +85,7 @@ class Bounds(Struct, frozen=True, omit_defaults=True):
 
     @property
     def _needed(self) -> set[Keys]:
-        """The keys of values that have to be there: what is bounded could mean anything where it is left out."""
+        """Keys of values that have to be there: what is bounded could mean anything where it is left out."""
         named = {_keys(name) for name, patterns in self.arguments if ANY not in patterns and "" not in patterns}
         own = {("command",) for _ in self.commands} | {("path",) for _ in self.paths}
         return named | own | {_keys(name) for name, _ in self.most}
@@ -98,6 +98,8 @@ class Bounds(Struct, frozen=True, omit_defaults=True):
             if _keys(name) == keys and ANY not in patterns:
                 return any(_matches(keys[-1], value, pattern) for pattern in patterns)
             if ANY in patterns and keys[: len(_keys(name))] == _keys(name):
+                if any(map(matters, keys[len(_keys(name)) :])):
+                    return False  # a recipient below what is open
                 return _is_one_line(value) or HEADERS.isdisjoint(words_of(keys[-1]))
         if tool.origin is not None:
             return False

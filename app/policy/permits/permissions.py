@@ -1,6 +1,6 @@
 """Permissions: of operators, by their rules, and standing ones of persons, given from an approval.
 
-A permission allows calls of one tool within its bounds, also after untrusted text and in runs that nobody attends,
+A permission allows calls of one tool within its bounds, also after untrusted text and in unattended runs,
 because a person has bounded the channel. It overrules no right, no rule and no `approval = "always"`. Its uses are
 counted by day (UTC): a call is counted when it is cleared to run, and keeps its count however it ends.
 """
@@ -96,7 +96,7 @@ def _shown(value: object) -> str:
 
 
 def _readable(pattern: str) -> str:
-    """Return a pattern as a person writes it; one with an asterisk that is meant stays as it is."""
+    """Return a pattern as a person writes it; one with a literal asterisk stays as it is."""
     open_end = pattern.removesuffix("/*")
     if "://" in pattern and pattern != open_end and ANY not in open_end:
         return f"below {_shown(open_end + '/')}"

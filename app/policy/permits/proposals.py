@@ -23,7 +23,7 @@ from app.policy.permits.bounds import (
     values_of,
 )
 from app.policy.permits.permissions import words_of
-from app.policy.values.columns import column_without_schema
+from app.policy.values.columns import column_without_schema, is_query
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.permit import canonical
@@ -95,7 +95,7 @@ def _of_recipients(tool: Tool, values: list[tuple[Keys, object]]) -> Iterator[Bo
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             column = column_without_schema(tool, name, value)
         columns.add(column if isinstance(value, str) else None)
-        if column in OPEN and isinstance(value, str):
+        if column in OPEN and isinstance(value, str) and not is_query(keys[-1]):
             arguments[name] = [ANY]
         elif column is Column.AMOUNT and not isinstance(value, str):
             most[name] = max(most.get(name, 0.0), float(str(value)))

@@ -19,6 +19,7 @@ from tools.tool import Tool
 
 MOST_LEAVES = 300  # values of a call that are looked at: one with more asks
 MOST_DEPTH = 16
+LONGEST_ADDRESS = 2_000
 PLACES = frozenset((Column.RECIPIENT, Column.ADDRESS, Column.PATH, Column.IDENTIFIER, Column.INSIDE))
 _NAMES = {
     Column.RECIPIENT: "to cc bcc recipient recipients receiver receivers addressee addressees email emails mail mails "
@@ -33,7 +34,7 @@ _NAMES = {
     Column.AMOUNT: "amount amounts price sum total value quantity cost fee",
     Column.CONTENT: "body text message messages content contents subject title description comment comments note notes "
     "summary caption html markdown query q search prompt question details reason location",
-    Column.PLAIN: "limit offset page size count n sort order format lang language timezone start end date day time "
+    Column.PLAIN: "limit offset page count n sort order format lang language timezone start end date day time "
     "since until month year duration depth width height recurring",
 }
 _COLUMN_OF = {word: column for column, words in _NAMES.items() for word in words.split()}
@@ -42,9 +43,13 @@ _FORMATS = {
     **dict.fromkeys(("uri", "url", "iri", "uri-reference", "hostname", "idn-hostname", "ipv4", "ipv6"), Column.ADDRESS),
     "uuid": Column.IDENTIFIER,
 }
+# Words of arguments and choices that show something to everybody, or no longer hide it: an option that matters.
+_EXPOSING = frozenset(("anonymous", "anyone", "everyone", "private", "public", "visibility"))
+_QUERIES = frozenset(("prompt", "q", "query", "question", "search"))
 _PLAIN_TEXT = lazy_pattern(r"[\d\s:.,/TZ+-]{0,40}|[A-Za-z]{2}(?:[-_][A-Za-z]{2})?|(?:asc|desc)(?:ending)?")
 _ADDRESS = lazy_pattern(
     r"\s*(?:\S+://|//|\\\\|www\.)\S+\s*|\s*(?:mailto:)?\S+@\S+\s*|\s*[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,24}\s*"
+    r"|\s*(?:~|\.{1,2})?/[^\s/]\S*\s*|\s*[A-Za-z]:[\\/]\S+\s*"  # a path
 )
 
 
@@ -96,20 +101,22 @@ def _walk(tool: Tool, arguments: Arguments, schema: Mapping[str, Any]) -> Iterat
         elif isinstance(value, list):
             inner_schema = _schema(one.get("items"))
             waiting += [(f"{pointer}/{at}", path, name, inner, inner_schema) for at, inner in enumerate(value)]
-        elif isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+        elif isinstance(value, bool) and _EXPOSING.isdisjoint(words_of(name)):
+            continue
+        elif isinstance(value, str | int | float) and value != "":
             yield Value(pointer, name, value, _column(tool, path, name, value, one))
 
 
 def _column(tool: Tool, path: str, name: str, value: str | float, schema: Mapping[str, Any]) -> Column | None:
     if declared := _declared(tool, path):
         return declared
-    if value in _choices(schema):
-        return Column.PLAIN
+    if isinstance(value, bool) or value in _choices(schema):
+        return Column.PLAIN if _EXPOSING.isdisjoint((*words_of(name), *words_of(str(value)))) else None
     guess = _FORMATS.get(str(schema.get("format"))) or column_by_name(name)
     if isinstance(value, str):
         if guess is Column.PLAIN and not _PLAIN_TEXT.fullmatch(value):
             guess = None
-        if guess in (Column.PLAIN, Column.CONTENT) and _ADDRESS.fullmatch(value):
+        if guess in (Column.PLAIN, Column.CONTENT) and len(value) <= LONGEST_ADDRESS and _ADDRESS.fullmatch(value):
             guess = Column.ADDRESS
     elif guess is Column.CONTENT:
         guess = None
@@ -155,6 +162,11 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
 def column_by_name(name: str) -> Column | None:
     """Return what the words of an argument's name tell of it, the last word first."""
     return next((_COLUMN_OF[word] for word in reversed(words_of(name)) if word in _COLUMN_OF), None)
+
+
+def is_query(name: str) -> bool:
+    """Return True for an argument that can hold orders, where its tool does not only read."""
+    return not _QUERIES.isdisjoint(words_of(name))
 
 
 def column_without_schema(tool: Tool, path: str, value: str | float) -> Column | None:

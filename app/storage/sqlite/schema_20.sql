@@ -15,10 +15,8 @@ CREATE TABLE decision_links (
     run         TEXT NOT NULL,
     call        TEXT NOT NULL,
     session     TEXT NOT NULL,
-    principal   TEXT NOT NULL,
     target      TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
-    created     REAL NOT NULL,
     expires     REAL NOT NULL
 );
 CREATE INDEX decision_links_of_session ON decision_links (session);

@@ -88,7 +88,6 @@ ROUTES = tagged(
             "asked_a_day": ["number"],
             "rules": "object",
             "untried": "object",
-            "inferred": "integer",
             "complete": "boolean",
             "groups": ["object"],
         },

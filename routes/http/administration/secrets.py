@@ -28,7 +28,7 @@ class SecretRequest(SecretSpec):
     @field_validator("source")
     @classmethod
     def _kept_away(cls, value: str) -> str:
-        """Whoever has an admin's token must not run commands of the server, or use what is in its environment."""
+        """Refuse sources: a token of an admin must not run commands of the server, or read its environment."""
         if value != STORED:
             raise ValueError("is for `dragoman secret add` on the server; send `value`")
         return value

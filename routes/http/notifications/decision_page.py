@@ -108,7 +108,7 @@ class Page:
         return self.answer(self.text("decide.title", name=one_line(row.name)), about + _table(facts) + form)
 
     def outcome(self, row: ApprovalRow, status: int) -> Response:
-        """The decision that stands: by whom, and by which door."""
+        """Show the decision that stands: by whom, and by which door."""
         door = self.text(f"approvals.door.{row.door}") if row.door in DOORS else ""
         by = f"{row.by or ''} {door}".strip()
         words = self.text(f"approvals.elsewhere.{row.state}", by=by)
@@ -134,7 +134,7 @@ def _table(facts: Iterable[tuple[str, str]]) -> str:
 
 
 async def show_decision(request: Request) -> Response:
-    """The page of a link that decides: the call, and the forms.
+    """Show the page of a decision link: the call, and the forms.
 
     A [link](notifications.md#links-that-decide) of a webhook. It decides nothing: 404, 409 or 410 where nothing is left
     to decide, with the decision that stands.

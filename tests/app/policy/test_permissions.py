@@ -86,7 +86,7 @@ CALLS: list[tuple[OperatorRules, Tool, dict[str, Any], bool]] = [
     (TO_BOB, MAIL, {"recipients": [BOB], "body": "x", "Recipients": [EVE]}, False),
     (TO_BOB, MAIL, {"recipients": [BOB], "subject": f"Hi\r\nBcc: {EVE}", "body": "x"}, False),
     (TO_BOB, MAIL, {"recipients": [BOB], "subject": "Grüße", "body": "two\nlines"}, True),
-    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"cc": EVE}}, True),  # any body, whatever it is
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"html": "x"}}, True),  # any body, whatever it is
     (TO_BOB, PAY, {"recipients": [BOB]}, False),
     # what is bounded has to be there: without it the server might take all
     (TO_BOB, MAIL, {"body": "x"}, False),
@@ -114,6 +114,9 @@ CALLS: list[tuple[OperatorRules, Tool, dict[str, Any], bool]] = [
     (HOSTS, FETCH, {"url": "https://docs.example.org/"}, False),
     (HOSTS, FETCH, {"url": "https://example.org:8443/"}, False),
     (HOSTS, FETCH, {"url": "https://example.org\\@evil.example.net/"}, False),
+    # below what is open nothing decides where it goes
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": {"cc": EVE}}, False),
+    (TO_BOB, MAIL, {"recipients": [BOB], "body": [{"bcc": EVE}]}, False),
     # numbers
     (AMOUNT, PAY, {"iban": "DE02", "amount": 50}, True),
     (AMOUNT, PAY, {"iban": "DE02", "amount": 0.5}, True),
@@ -228,7 +231,7 @@ def standing(**more: Any) -> Permission:
     ("who", "given", "change", "expected"),
     [
         (ANN, standing(), {}, "allow"),
-        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # her role was lowered
+        (Principal("ann", Role.GUEST), standing(), {}, "refuse"),  # whose role was lowered
         (ANN, standing(expires=100.0), {"clock": lambda: 99.0}, "allow"),
         (ANN, standing(expires=100.0), {"clock": lambda: 100.0}, "refuse"),
         (ANN, standing(), {"labels": LabelLimits(asks=frozenset({"secret"}))}, "refuse"),
@@ -355,6 +358,7 @@ PROPOSED: list[tuple[Tool, dict[str, Any], list[str]]] = [
             'exactly url "https://example.org/a b/c"',
         ],
     ),
+    (MAIL, {"to": BOB, "query": "x", "body": "y"}, [f"to {BOB}; query x; any body", "exactly body y"]),
     (MAIL, {"to": BOB, "note": "a@b.c"}, [f"to {BOB}; note a@b.c", "exactly note"]),
     (
         PAY,
@@ -393,8 +397,8 @@ def test_proposals_are_bounded_by_the_call_that_they_are_for(
     around, call = Surroundings(Path("/w"), boxed=True), tool.normalise(arguments)
     found = proposals_of(tool, call, ANN, around)
     assert len(found) == len(words)
-    for one, said in zip(found, words, strict=True):
-        assert said in one.words
+    for one, wanted in zip(found, words, strict=True):
+        assert wanted in one.words
         bounds = bounds_of(one.pattern)
         assert bounds.covers(tool, call, around) and fields_of(bounds) == one.pattern
         for name in call:

@@ -7,6 +7,8 @@ import pytest
 from app.core.rules import ApprovalMode
 from app.policy.gate import Gate
 from app.policy.grants import Grant
+from app.policy.permits.bounds import Bounds
+from app.policy.permits.permissions import Permission
 from app.policy.policy_context import PolicyContext
 from app.policy.secret_rights import SecretRight, SecretRights, bound_to, in_words, prompt_line, without_secrets
 from app.storage.principals import Principal
@@ -20,8 +22,9 @@ PEOPLE = {role: Principal("ann", role) for role in Role}
 GITHUB = SecretRight("github", "GITHUB_TOKEN", ("github.com", "*.github.example"), ("bash",), Role.ADMIN, 100.0)
 INDEX = SecretRight("index", "INDEX_TOKEN", ("pypi.example:8443",), ("bash", "python"), Role.USER, 200.0)
 PLAIN = SecretRight("plain", "PLAIN_TOKEN", ("http://ci.example:80",), ("*",), Role.USER, 50.0)
-RIGHTS = SecretRights((GITHUB, INDEX, PLAIN))
-ALL = ["github", "index", "plain"]
+WIDE = SecretRight("wide", "WIDE_TOKEN", ("*.b.example:8443",), ("bash",), Role.ADMIN, 50.0)
+RIGHTS = SecretRights((GITHUB, INDEX, PLAIN, WIDE))
+ALL = ["github", "index", "plain", "wide"]
 ARGUMENT = {"bash": "command", "python": "code", "web_fetch": "url", "write_file": "path"}
 
 # Tool, role, hosts that the call asks for, and the secrets that it goes with.
@@ -30,6 +33,8 @@ TABLE: list[tuple[str, Role, object, list[str]]] = [
     ("bash", Role.ADMIN, ["github.com:443"], ["github"]),
     ("bash", Role.ADMIN, ["GitHub.com"], ["github"]),
     ("bash", Role.ADMIN, ["api.github.example"], ["github"]),
+    ("bash", Role.ADMIN, ["a.b.example"], ["wide"]),  # on the secret's port, too
+    ("bash", Role.ADMIN, ["a.b.example:443"], []),
     ("bash", Role.ADMIN, ["github.example"], []),  # not the name itself
     ("bash", Role.ADMIN, ["evilgithub.com"], []),
     ("bash", Role.ADMIN, ["github.com.evil.example"], []),
@@ -92,6 +97,22 @@ def test_a_grant_counts_only_if_it_was_given_for_a_call_with_the_secret(grant: G
     assert isinstance(decision, Allow if counts else Ask)
     without = gate_of(grant, secrets=SecretRights()).decide(TOOLS["bash"], CALL)
     assert isinstance(without, Allow), "without the secret each of them counts"
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [("", False), (SHOWN, True), (bound_to([INDEX]), False), (SHOWN.replace("100.0", "99.0"), False)],
+)
+def test_a_standing_permission_asks_again_once_a_secret_is_added(given: str, counts: bool) -> None:
+    bounds = Bounds(commands=("git push",), network=("github.com",))
+    permission = Permission("prm_1", "bash", bounds, secrets=given)
+    for tainted in (False, True):
+        gate = gate_of(tainted=tainted)
+        gate.permit([permission])
+        assert isinstance(gate.decide(TOOLS["bash"], CALL), Allow if counts else Ask)
+        before = gate_of(tainted=tainted, secrets=SecretRights())
+        before.permit([permission])
+        assert isinstance(before.decide(TOOLS["bash"], CALL), Allow)
 
 
 def test_untrusted_text_makes_a_call_with_a_secret_ask_as_any_other() -> None:

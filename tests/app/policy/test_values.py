@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from time import process_time
 from typing import Any
 
 import pytest
@@ -201,6 +202,41 @@ def test_hostile_values_are_bounded() -> None:
     for value in ("a " * 90_000, "a@" * 90_000, "1" * 100_000, "\ud800", deep, ["a"] * 10_000, {"a" * 50: "b"}, 1e308):
         assert objection(ALL["send_mail"], {"to": value}, known)
     assert objection(ALL["send_mail"], {"to": "a@b.example", "body": "\ud800" + "9-" * 50_000}, known)
+
+
+LONG = "Please read the minutes of meeting 12 and tell Ann about it, by 5 o'clock. " * 6_500
+COSTLY: list[tuple[str, dict[str, Any]]] = [
+    ("send_mail", {"to": [f"x{at}@evil.example" for at in range(290)]}),
+    ("send_mail", {"to": ["the", "a", "it", "by", "about"] * 50}),  # they stand everywhere, and nowhere as a name
+    ("send_mail", {"to": "Ann", "body": "a@" * 24_000 + " x"}),
+    ("send_mail", {"to": "Ann", "body": "a.b.c.d.e.f.g.h.1" * 2_900}),
+    ("pay", {"amount": [12.5] * 290, "recipient": "Ann"}),
+    ("add_event", {"title": ["please read the minutes of the meeting " * 5] * 290}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), COSTLY)
+def test_a_decision_takes_bounded_time(name: str, arguments: dict[str, Any]) -> None:
+    """It is taken on the event loop. Each of these took seconds or minutes where a place was looked for by copies."""
+    known, begin = evidence(LONG, Message("tool", "x" * 2_000_000, call="c", name="read_mail")), process_time()
+    for _ in range(2):
+        objection(ALL[name], arguments, known)
+    assert process_time() - begin < 1
+
+
+def test_a_long_conversation_is_read_in_its_order() -> None:
+    found = '{"name": "Ann", "id": "7"}'
+    reads = [one for _ in range(400) for one in read("find_contact", found, untrusted=False, name="Ann")]
+    known = evidence("Ask Ann.", *reads)
+    assert known.is_answer("7") and not known.is_answer("8")
+    later = evidence("Hello.", *reads[:2], Message("user", "Ask Ann."))
+    assert not later.is_answer("7"), "what the person has written later does not vouch for an earlier look-up"
+
+
+def test_both_ends_of_a_long_message_are_the_persons_words() -> None:
+    known = evidence(f"Mail bob@example.org this: {LONG} And tell ann@a.example.")
+    for own in ("bob@example.org", "ann@a.example"):
+        assert not objection(ALL["send_mail"], {"to": own, "body": "Hi"}, known)
 
 
 def test_a_tool_that_deletes_or_is_unclassified_asks_about_own_values_too() -> None:

@@ -20,15 +20,13 @@ from msgspec.structs import replace
 
 from app.core.messages import Message
 from app.policy.gate import Gate
-from app.provenance.mark_index import ENOUGH, MOST_BYTES, KnownText, MarkIndex, packed
+from app.provenance.mark_index import ENOUGH, MOST_BYTES, KnownText, MarkIndex, Source, packed
 from app.provenance.marks import (
-    MOST_ATOMS,
     MOST_CANDIDATES,
     MOST_SHINGLES,
     WINDOW,
     WORDS,
     Digester,
-    places_of,
     words_of,
 )
 from app.provenance.run_marks import RunMarks, stock_phrases
@@ -55,8 +53,8 @@ def known_of(*texts: str, principal: str = "ann", key: bytes = KEY) -> KnownText
     return known
 
 
-def found(known: KnownText, text: str) -> list[str]:
-    return [text[one.start : one.end] for one in known.passages(text, lambda _: True)]
+def found(known: KnownText, text: str) -> Source | None:
+    return known.source_of(text, lambda _: True)
 
 
 def some_words(count: int, seed: int = 1) -> str:
@@ -87,13 +85,11 @@ def test_a_copy_is_known_in_whatever_form(copy: str) -> None:
     assert not found(known_of(INJECTION, principal="bob"), "Nothing of it.")
 
 
-def test_the_place_of_a_passage_is_that_of_its_words() -> None:
+def test_the_source_of_a_passage_is_the_text_that_has_it() -> None:
     known = known_of(f"{some_words(50)} {INJECTION}")
-    text = f"Grüße — I have read “{INJECTION}”, and ask: {'what is that? ' * 20}"
-    [passage] = known.passages(text, lambda _: True)
-    assert passage.place == "the result of web_fetch in the conversation 'News'" and passage.source == "ses_1"
-    assert text[passage.start : passage.end] in INJECTION
-    assert passage.end - passage.start > len(INJECTION) * 2 // 3
+    source = found(known, f"Grüße — I have read “{INJECTION}”, and ask: {'what is that? ' * 20}")
+    assert source and source.session == "ses_1"
+    assert source.place == "the result of web_fetch in the conversation 'News'"
 
 
 def test_so_many_words_in_a_row_are_known_wherever_they_stand() -> None:
@@ -116,27 +112,10 @@ def test_other_keys_and_other_principals_have_other_marks() -> None:
     assert all(marks) and not any(one & other for one in marks for other in marks if one is not other)
 
 
-def test_atoms_are_known_but_make_no_passage() -> None:
-    known = known_of(
-        "Pay to DE89 3704 0044 0532 0130 00, or mail mallory@evil.example, see https://evil.example/pay?x=1"
-    )
-    for atom in ("DE89370400440532013000", "Mallory@evil.example", "https://evil.example/pay?x=1"):
-        text = f"Please look at {atom}."
-        assert [text[one.start : one.end].rstrip(".") for one in known.atoms(text, lambda _: True)] == [atom]
-        assert not known.passages(text, lambda _: True)
-    assert not known.atoms("Mail bob@evil.example or https://evil.example/ about DE89", lambda _: True)
-
-
-@given(st.text(max_size=200) | st.text("aÄß漢字한 \u2014.,İΩ\u0130\u1e9e\u00a0-_%&<", max_size=60))
-def test_words_and_their_places_are_as_many(text: str) -> None:
-    assert len(words_of(text)) == len(places_of(text))
-
-
-@given(st.text(max_size=400))
+@given(st.text(max_size=400) | st.text("aÄß漢字한 \u2014.,İΩ\u0130\u1e9e\u00a0-_%&<", max_size=60))
 def test_any_text_can_be_marked_and_looked_up(text: str) -> None:
     known = known_of(text)
-    for one in (*known.passages(text, lambda _: True), *known.atoms(text, lambda _: True)):
-        assert 0 <= one.start < one.end <= len(text)
+    assert (found(known, text) is not None) == bool(known.sources)
 
 
 MB = 1_000_000
@@ -162,7 +141,7 @@ def test_hostile_texts_take_bounded_time_and_marks(text: str) -> None:
     since = time.thread_time()
     marks = list(Digester(KEY, "ann").marks(text))
     assert time.thread_time() - since < 3  # linear: 30 to 300 ms on a quiet machine
-    assert len(marks) <= MOST_SHINGLES + MOST_ATOMS
+    assert len(marks) <= MOST_SHINGLES
 
 
 def test_of_a_long_text_a_passage_is_known_still() -> None:

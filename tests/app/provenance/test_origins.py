@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.messages import AskedCall, Message
-from app.core.spans import Derivation, Span
+from app.core.spans import Span
 from app.provenance.argument_spans import MOST_CHARACTERS, MOST_SPANS, MOST_TEXTS, spans_of, texts_in
-from app.provenance.origins import Origins, is_grounded, only_untrusted
+from app.provenance.origins import Origins
 from app.provenance.read_sources import of_message, of_others
 from app.provenance.read_texts import Source
-from app.provenance.text_index import MOST_SOURCE, ReadText, TextIndex
+from app.provenance.text_index import MOST_READ, MOST_SOURCE, ReadText, TextIndex
 from app.provenance.tokens import numbers, tokens
 from benchmarks.origins import derived, found, full_index
 from benchmarks.origins.cases import all_cases
@@ -56,7 +56,7 @@ def test_the_parts_of_constructed_calls_are_right() -> None:
 
 
 # The value, the person's words, and whether it stands in those as a whole.
-GROUNDED = (
+EXACT = (
     ("bob@example.com", "Write to bob@example.com.", True),
     ("Bob@Example.com", "Write to bob@example.com.", True),
     ("b\u043eb@example.com", "Write to bob@example.com.", False),  # a letter that looks alike
@@ -85,25 +85,18 @@ GROUNDED = (
 )
 
 
-@pytest.mark.parametrize(("value", "words", "whole"), GROUNDED)
-def test_a_value_is_grounded_if_it_stands_in_own_words_as_a_whole(value: str, words: str, whole: bool) -> None:
-    spans = spans_of({"to": value}, index_of(own(words), page("Nothing."))).spans
-    assert is_grounded(spans, "/to", value) is whole, spans
-    assert not only_untrusted(spans, "/to")
+@pytest.mark.parametrize(("value", "words", "whole"), EXACT)
+def test_a_value_is_exact_if_it_stands_in_own_words_as_a_whole(value: str, words: str, whole: bool) -> None:
+    spans = spans_of({"to": value}, index_of(own(words), page("Nothing.")))
+    exact = {at for one in spans if one.exact for at in range(one.start, one.end)}
+    assert (bool(exact) and all(at in exact for at, one in enumerate(value) if one.isalnum())) is whole, spans
 
 
-def test_untrusted_text_grounds_nothing_and_own_words_take_precedence() -> None:
+def test_a_value_has_all_its_sources() -> None:
     both = index_of(own("Write to bob@example.com."), page("Write to bob@example.com or mallory@evil.example."))
-    spans = spans_of({"to": ["bob@example.com", "mallory@evil.example"]}, both).spans
-    assert {(one.argument, one.kind) for one in spans} == {
-        ("/to/0", "person"),
-        ("/to/0", "result"),
-        ("/to/1", "result"),
-    }
-    assert not only_untrusted(spans, "/to/0") and only_untrusted(spans, "/to/1")
-    assert is_grounded(spans, "/to/0", "bob@example.com") and not is_grounded(spans, "/to/1", "mallory@evil.example")
-    alone = spans_of({"to": "bob@example.com"}, index_of(page("Write to bob@example.com."))).spans
-    assert only_untrusted(alone, "/to") and not is_grounded(alone, "/to", "bob@example.com")
+    spans = spans_of({"to": ["bob@example.com", "mallory@evil.example"]}, both)
+    wanted = {("/to/0", "person"), ("/to/0", "result"), ("/to/1", "result")}
+    assert {(one.argument, one.kind) for one in spans} == wanted
 
 
 def test_the_kind_of_a_source_is_that_of_its_message() -> None:
@@ -146,10 +139,10 @@ async def test_what_was_read_after_the_call_is_no_source_of_it() -> None:
         [Message("user", "Go on."), Message("assistant", "", calls=(asked,)), result("mallory@evil.example")]
     )
     origins = Origins()
-    assert not (await origins.of(asked, talk)).spans
+    assert not (await origins.of(asked, talk))
     later = AskedCall("later", "send", asked.arguments, "native")
     talk.messages.append(Message("assistant", "", calls=(later,)))
-    [span] = (await origins.of(later, talk)).spans
+    [span] = await origins.of(later, talk)
     assert (span.argument, span.kind, span.source, span.untrusted) == ("/to", "result", "x", True)
 
 
@@ -192,7 +185,7 @@ def test_no_arguments_and_no_texts_break_it(arguments: dict[str, Any], read: lis
     texts: dict[str, list[str]] = {}
     for pointer, text in texts_in(arguments):
         texts.setdefault(pointer, []).append(text)
-    for span in spans_of(arguments, index).spans:
+    for span in spans_of(arguments, index):
         assert any(0 <= span.start < span.end <= len(text) for text in texts[span.argument]), span
 
 
@@ -220,26 +213,20 @@ def test_the_work_for_hostile_texts_is_bounded(piece: str) -> None:
     text = piece * (MOST_SOURCE // len(piece) + 10)
     begun = process_time()
     index = index_of(page(text))
-    assert not spans_of({"text": text}, index).is_whole, "what was not looked at is no answer"
+    spans_of({"text": text}, index)
     assert process_time() - begun < 10
 
 
-def too_many(arguments: dict[str, Any], *read: ReadText) -> Derivation:
-    derived = spans_of(arguments, index_of(*read))
-    assert not derived.is_whole
-    return derived
-
-
-def test_what_cannot_be_told_is_no_answer() -> None:
-    escaped = f"%{'25' * 12}41"
-    too_many({"text": escaped})
-    too_many({"text": "Nothing."}, page(escaped))
-    too_many({"text": "x " * MOST_CHARACTERS})
-    too_many({"list": ["x"] * (MOST_TEXTS + 1)})
-    too_many({"text": "Nothing."}, page("word " * MOST_SOURCE))
+def test_what_is_looked_at_is_bounded() -> None:
+    words = "the blue report of Thursday evening"
+    read = index_of(page(f"{'word ' * (MOST_SOURCE // 5)}{words}"))
+    assert not spans_of({"text": words}, read)
+    known = index_of(page(words))
+    assert not spans_of({"text": f"{'x ' * (MOST_CHARACTERS // 2)}{words}"}, known)
+    assert not spans_of({"list": [*["x"] * MOST_TEXTS, words]}, known)
+    assert not spans_of({"text": "Nothing."}, index_of(page(f"%{'25' * 12}41")))
     many = " ".join(f"id-{number}-x" for number in range(MOST_SPANS + 5))
-    assert len(too_many({"text": many.replace(" ", " and ")}, page(many)).spans) == MOST_SPANS
-    assert spans_of({"text": "Nothing."}, index_of(page("A page."))).is_whole
+    assert len(spans_of({"text": many.replace(" ", " and ")}, index_of(page(many)))) == MOST_SPANS
 
 
 def test_the_newest_texts_are_kept_and_own_words_longer() -> None:
@@ -248,11 +235,11 @@ def test_the_newest_texts_are_kept_and_own_words_longer() -> None:
     for number in range(40):
         index.add(page(f"The address is mail{number}@evil.example. {'word ' * 20}"))
     spans = spans_of({"to": ["bob@example.com", "mail0@evil.example", "mail39@evil.example"]}, index)
-    assert [one.argument for one in spans.spans] == ["/to/0", "/to/2"] and not spans.is_whole
+    assert [one.argument for one in spans] == ["/to/0", "/to/2"]
 
 
 async def test_a_long_history_does_not_hold_the_event_loop() -> None:
-    history = [result(f"{number} " + "the blue report of Thursday evening " * 1500) for number in range(20)]
+    history = [result(f"{number} " + "the blue report of Thursday evening " * 1500) for number in range(8)]
     asked = call({"body": "the blue report of Thursday evening"})
     talk = conversation([*history, Message("assistant", "", calls=(asked,))])
     waits = list[float]()
@@ -264,14 +251,14 @@ async def test_a_long_history_does_not_hold_the_event_loop() -> None:
             waits.append(perf_counter() - begun)
 
     ticking = asyncio.create_task(tick())
-    [span] = (await Origins().of(asked, talk)).spans
+    [span] = await Origins().of(asked, talk)
     ticking.cancel()
     assert span == Span("/body", 0, 35, "result", "x", "the result of web_fetch", True)
     assert len(waits) > 10 and sorted(waits)[len(waits) // 2] < 0.05, "others have their turns meanwhile"
 
 
 def test_a_call_is_cheap_with_much_text() -> None:
-    index = full_index()
+    index = full_index(MOST_READ // 4)  # a call takes as long with all of it
     times = list[float]()
     for one in all_cases():
         begun = process_time()

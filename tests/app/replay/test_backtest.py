@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -16,11 +15,8 @@ import pytest
 
 from app.core.rules import OperatorRule, ToolRule
 from app.policy.decision_facts import Facts
-from app.replay.backtest import NO_TOOL, NOT_KEPT, Backtest, Report, Tried
-from app.replay.past_sessions import NO_PRINCIPAL
-from app.storage.principals import Principal
-from app.storage.tokens import TokenRow
-from tests.support.past_calls import PEOPLE, SETTINGS, Calls, decide_calls
+from app.replay.backtest import NO_FACTS, NOT_KEPT, Backtest, Report, Tried
+from tests.support.past_calls import SETTINGS, Calls, decide_calls
 from tests.support.server.serving import Served, serving
 from tools.base.permit import canonical
 
@@ -48,11 +44,6 @@ async def tried(
 
 def ways(report: Report) -> list[tuple[str, ...]]:
     return [(one.tool, one.arguments, one.then, one.then_by, one.now, one.by) for one in report.changes]
-
-
-def _token(person: Principal) -> TokenRow:
-    rights = json.dumps(person.tools), json.dumps(person.disabled)
-    return TokenRow(f"{person.name:0>64}", person.name, person.role, 0.0, *rights)
 
 
 async def test_the_same_rules_change_nothing(tmp_path: Path) -> None:
@@ -91,20 +82,6 @@ async def test_other_rules_change_the_calls_that_they_are_about(tmp_path: Path) 
         assert always.asked_a_day[1] > always.asked_a_day[0]
 
 
-async def test_decisions_of_earlier_versions_are_made_again_as_far_as_the_conversation_tells(tmp_path: Path) -> None:
-    async with past(tmp_path, 200) as served:
-        store = served.services.store
-        await store._change("UPDATE audit SET facts = ''", ())  # type: ignore[attr-defined]
-        assert (await tried(served)).untried.keys() == {NO_PRINCIPAL}
-        await store.write([_token(person) for person in PEOPLE])
-        report = await tried(served)
-        assert (report.calls, report.inferred) == (sum(report.now.values()),) * 2
-        assert report.untried.keys() == {NO_TOOL}  # those of servers, whose rows say nothing of them
-        # Grants that were withdrawn are not known, nor that values were the person's own.
-        assert {one.then for one in report.groups} <= {"allow"}
-        assert report.changed < report.calls / 20
-
-
 @pytest.mark.usefixtures("database")
 async def test_it_ends_in_time_and_counts_what_is_not_kept(tmp_path: Path) -> None:
     async with past(tmp_path, 64) as served:
@@ -116,9 +93,12 @@ async def test_it_ends_in_time_and_counts_what_is_not_kept(tmp_path: Path) -> No
         assert 0 < one.calls < whole.calls
         assert ways(whole) == []
         assert (await tried(served, days=1e-9)).calls == 0
+        rows = await store.audit(1 << 40, 10_000)
+        await store._change("UPDATE audit SET facts = '' WHERE principal = 'ann'", ())  # type: ignore[attr-defined]
+        earlier = await tried(served)
+        assert (earlier.calls, earlier.untried) == (whole.calls - one.calls, {NO_FACTS: one.calls})
         for session in await store.decided_sessions(0, "", 100):
             await store.delete_session(session)
         gone = await tried(served)
         assert (gone.calls, gone.changed) == (0, 0)
-        rows = await store.audit(1 << 40, 10_000)
         assert gone.untried == {NOT_KEPT: sum(bool(row.facts) for _, row in rows)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from app.storage.audit import AuditRow
 from app.storage.changes import Change
 from app.storage.people.secrets import SecretRemoved, SecretRow
 from tests.support.settings import load
+from tools.sandbox.network.injection import Origin
 
 pytestmark = pytest.mark.anyio
 VALUE = "ghp_Ab+/=0123456789 with\"quote'"
@@ -44,6 +46,15 @@ class Table:
                     del self.rows[change.name]
                 case AuditRow():
                     self.audit.append(change)
+
+
+class Slow(Table):
+    """One that lets others go on meanwhile, as a database does."""
+
+    async def secrets(self) -> list[SecretRow]:
+        rows = await super().secrets()
+        await asyncio.sleep(0)
+        return rows
 
 
 def sources_in(folder: Path, **environ: str) -> SecretSources:
@@ -228,6 +239,24 @@ async def test_a_bad_name_is_refused(tmp_path: Path, name: str) -> None:
         await secrets_in(tmp_path).add(name, SPEC, VALUE, "ann")
 
 
+async def test_secrets_that_are_added_at_a_time_are_checked_against_each_other(tmp_path: Path) -> None:
+    secrets = secrets_in(tmp_path, Slow())
+    adding = [secrets.add(name, SPEC, VALUE, "ann") for name in ("one", "two", "one")]
+    done = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(one) for one in done] == [type(None), UnfitSecret, SecretExists], done
+
+
+async def test_a_value_goes_to_the_hosts_of_the_secret_by_https_and_on_their_ports_alone(tmp_path: Path) -> None:
+    secrets = secrets_in(tmp_path)
+    await secrets.add("hub", SecretSpec(hosts=("hub.example", "http://local.example:8000")), VALUE, "ann")
+    for to in (Origin("https", "hub.example", 443), Origin("http", "local.example", 8000)):
+        assert await secrets.value("hub", to) == VALUE
+    others = (("http", "hub.example", 80), ("https", "hub.example", 8443), ("https", "local.example", 8000))
+    for other in others:
+        with pytest.raises(SecretUnavailable, match="is not for http"):
+            await secrets.value("hub", Origin(*other))
+
+
 async def test_two_secrets_of_one_variable_would_hide_each_other(tmp_path: Path) -> None:
     secrets = secrets_in(tmp_path)
     await secrets.add("github", SPEC, VALUE, "ann")
@@ -243,7 +272,10 @@ UNFIT = [
     *({"hosts": [host]} for host in ("*", "*.com", "http://*", "a.example/x", "u@a.example", "https://", "a b", "")),
     {"hosts": ["a.example"] * 21},
     {"env": "A_TOKEN"},
-    *({"env": "A_TOKEN", "hosts": ["a.example"], "tools": tools} for tools in (["read_file"], [""], ["web_*"])),
+    *(
+        {"env": "A_TOKEN", "hosts": ["a.example"], "tools": tools}
+        for tools in (["read_file"], [""], ["web_*"], ["bash", VALUE], [])
+    ),
     *({"role": role} for role in ("guest", "root")),
     *({"paths": [path]} for path in ("repos", "get /x", "GET  /x", "GET /x y", "")),
     *({"source": source} for source in ("env:", "env:A B", "file:/etc/shadow", "command:", "command:'", "stored")),

@@ -8,20 +8,24 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.support.access.operator_rules import RULES_FILE
-from tests.support.page.browser import browsing, expect, home
-from tests.support.server.serving import serving
+from tests.support.page.browser import Locator, Page, browsing, expect, home
+from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
+
+
+async def opened_rules(page: Page, served: Served) -> Locator:
+    await page.goto(home(served))
+    await page.get_by_role("button", name="Settings").click()
+    panel = page.locator("#panel")
+    await panel.get_by_text("Rules on calls", exact=True).click()
+    return panel
 
 
 async def test_the_rules_are_listed(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        page = await browser.page()
-        await page.goto(home(served))
-        await page.get_by_role("button", name="Settings").click()
-        panel = page.locator("#panel")
-        await panel.get_by_text("Rules on calls", exact=True).click()
+        panel = await opened_rules(await browser.page(), served)
         await expect(panel.get_by_text("Keys are not for agents.")).to_be_visible()
         await expect(panel.get_by_text("secrets/**")).to_be_visible()
 
@@ -32,11 +36,7 @@ async def test_rules_are_tried_on_the_past(tmp_path: Path) -> None:
         await served.chat("Go.")
     (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        page = await browser.page()
-        await page.goto(home(served))
-        await page.get_by_role("button", name="Settings").click()
-        panel = page.locator("#panel")
-        await panel.get_by_text("Rules on calls", exact=True).click()
+        panel = await opened_rules(await browser.page(), served)
         await panel.get_by_role("button", name="Try on the past").first.click()
         await expect(panel.get_by_text("This rule decides 1 of 1 calls")).to_be_visible()
         await expect(panel.get_by_role("cell", name="Refused")).to_be_visible()

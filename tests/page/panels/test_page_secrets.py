@@ -29,12 +29,13 @@ async def test_a_secret_is_added_replaced_and_removed(tmp_path: Path) -> None:
             await panel.get_by_label("Value", exact=True).fill(VALUE)
             await panel.get_by_label("Variable").fill("GITHUB_TOKEN")
             await panel.get_by_label("Hosts").fill("api.github.com, github.com")
+            await panel.get_by_label("Only these paths").fill("/repos/**, GET /user")
             await panel.get_by_role("button", name="Add secret").click()
 
         await add()
         row = panel.get_by_role("listitem").filter(has_text="github")
         await expect(row).to_contain_text(
-            "GITHUB_TOKEN: api.github.com, github.com (bash, python); from admin; never used"
+            "GITHUB_TOKEN: api.github.com, github.com (bash, python); /repos/**, GET /user; from admin; never used"
         )
         await expect(panel.get_by_label("Value", exact=True)).to_have_value("")
         await add()

@@ -21,10 +21,17 @@ ADD = ("add", "github", "--env", "GITHUB_TOKEN", "--host", "api.github.com", "--
 Shell = Callable[..., tuple[int, str, str]]
 
 
+class Prompt(io.StringIO):
+    """The input of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    def run(*words: str, value: str = VALUE, command: str = "secret", **environ: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(value))
+    def run(*words: str, value: object = VALUE, command: str = "secret", **environ: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(value) if isinstance(value, str) else value)
         places = ["--data-dir", str(tmp_path / "data"), "--workspace", str(tmp_path / "work")]
         (tmp_path / "work").mkdir(exist_ok=True)
         try:
@@ -72,6 +79,7 @@ REFUSED = {
     ("add", "x", "--from", "file:/etc/x"): "--from: 'file' is no source",
     ("add", "x", "--role", "guest"): "invalid choice: 'guest'",
     (*ADD, "--tools", "read_file"): "a secret goes with commands only",
+    (*ADD, "--tools", "bash", VALUE): "a secret goes with commands only",
 }
 
 
@@ -85,6 +93,17 @@ def test_what_cannot_be_a_secret_is_refused_with_the_reason(shell: Shell, words:
 @pytest.mark.parametrize(("value", "why"), [("", "is empty"), ("short", "too short"), ("aaaaaaaaaaaa", "too short")])
 def test_a_value_that_could_not_be_hidden_is_refused(shell: Shell, value: str, why: str) -> None:
     assert why in shell(*ADD, value=value)[2]
+
+
+def test_a_closed_input_and_one_that_is_ended_at_the_prompt_are_empty(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", end)
+    for given in (None, Prompt()):
+        assert "is empty" in shell(*ADD, value=given)[2]
 
 
 def test_a_source_is_tried_when_it_is_added_and_asked_for_no_value(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""The doors by which a waiting call is decided, each as its real client uses it, and what each is told."""
+"""The doors by which a waiting call is decided, each as its real client uses it, and the outcome that each reports."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.support.server.receivers import Receiver
 AGAIN = frozenset({429, 502, 503, 504})
 AT_ONCE = 24  # requests
 OUTCOMES = {"approve": "approved", "deny": "denied"}
-TOLD = {words: door for door, words in DOORS.items()}
-SENTENCE = re.compile(rf"(approved|denied) by \S+ ({'|'.join(TOLD)})", re.IGNORECASE)
+DOOR_OF = {words: door for door, words in DOORS.items()}
+SENTENCE = re.compile(rf"(approved|denied) by \S+ ({'|'.join(DOOR_OF)})", re.IGNORECASE)
 MCP = {"type": "mcp", "server_label": "dragoman", "server_url": "http://localhost/mcp"}
 ON = ("--private-hosts", "127.0.0.1", "--public-url", "http://localhost", "--decision-link-time-limit-s", "36000")
 RACING = (*ON, "--approval-admin", "ask")
 
-Told = tuple[str | None, str]
+Outcome = tuple[str | None, str]
 """The decision, where the door says it, and the door by which it came."""
 NewClient = Callable[[], httpx2.AsyncClient]
 """A client of a server that may be about to die, or of any of several."""
@@ -57,7 +57,7 @@ async def calling_once() -> AsyncGenerator[Upstream, None]:
 
 @dataclass(slots=True)
 class WaitingCall:
-    """A call that waits, begun at a lane; `told` is what each door was told."""
+    """A call that waits, begun at a lane; `outcomes` are those that each door reports."""
 
     number: int
     lane: str
@@ -66,7 +66,7 @@ class WaitingCall:
     seq: int = 0
     token: str = ""
     wanted: dict[str, str] = field(default_factory=dict)
-    told: dict[str, Told] = field(default_factory=dict)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -74,7 +74,7 @@ class WaitingCall:
 
 
 async def posted(client: NewClient, path: str, **request: Any) -> httpx2.Response:
-    """The answer of any server, however often one dies in between; whoever calls bounds it."""
+    """The answer of any server, however often one dies in between; the caller bounds it."""
     while True:
         with suppress(httpx2.TransportError):
             answer = await client().post(path, **request)
@@ -83,14 +83,14 @@ async def posted(client: NewClient, path: str, **request: Any) -> httpx2.Respons
         await passed(AGAIN_S)
 
 
-def outcome_in(text: str) -> Told:
+def outcome_in(text: str) -> Outcome:
     found = SENTENCE.search(text)
     assert found, text
-    return found[1].lower(), TOLD[found[2]]
+    return found[1].lower(), DOOR_OF[found[2]]
 
 
-def by_client(door: str) -> Callable[[NewClient, WaitingCall, str], Awaitable[Told]]:
-    async def decide(client: NewClient, one: WaitingCall, decision: str) -> Told:
+def by_client(door: str) -> Callable[[NewClient, WaitingCall, str], Awaitable[Outcome]]:
+    async def decide(client: NewClient, one: WaitingCall, decision: str) -> Outcome:
         answer = await posted(client, one.path, json={"decision": decision, "door": door})
         fields = answer.json()
         fields = fields.get("error", fields)
@@ -100,7 +100,7 @@ def by_client(door: str) -> Callable[[NewClient, WaitingCall, str], Awaitable[To
     return decide
 
 
-async def by_terminal(client: NewClient, one: WaitingCall, decision: str) -> Told:
+async def by_terminal(client: NewClient, one: WaitingCall, decision: str) -> Outcome:
     while True:
         link = Link(client(), Choices())
         link.run = one.run
@@ -112,7 +112,7 @@ async def by_terminal(client: NewClient, one: WaitingCall, decision: str) -> Tol
         await passed(AGAIN_S)
 
 
-async def by_link(client: NewClient, one: WaitingCall, decision: str) -> Told:
+async def by_link(client: NewClient, one: WaitingCall, decision: str) -> Outcome:
     page = await posted(
         client, "/decide", data={"token": one.token, "decision": decision}, headers={"accept-language": "en"}
     )
@@ -120,39 +120,39 @@ async def by_link(client: NewClient, one: WaitingCall, decision: str) -> Told:
     return outcome_in(page.text)
 
 
-async def by_lane(client: NewClient, one: WaitingCall, decision: str) -> Told:
+async def by_lane(client: NewClient, one: WaitingCall, decision: str) -> Outcome:
     return await LANES[one.lane].decided(client, one, approved=decision == "approve")
 
 
 @dataclass(frozen=True, slots=True)
 class LaneDoor:
-    """How a run begins at a lane, and how its client decides: bodies, and what the stream says."""
+    """How a run begins at a lane, and how its client decides: bodies, and the outcome in its stream."""
 
     path: str
     begun: Callable[[WaitingCall, str], dict[str, Any]]
     verdict: Callable[[WaitingCall, bool], dict[str, Any]]
-    said: Callable[[Sequence[dict[str, Any]]], Told]
+    outcome: Callable[[Sequence[dict[str, Any]]], Outcome]
     ends: frozenset[str]
 
-    async def decided(self, client: NewClient, one: WaitingCall, *, approved: bool) -> Told:
-        """What a whole stream says; one that a kill has cut is asked for again."""
+    async def decided(self, client: NewClient, one: WaitingCall, *, approved: bool) -> Outcome:
+        """Return the outcome in a whole stream; one that a kill has cut is requested again."""
         while True:
             answer = await posted(client, self.path, json=self.verdict(one, approved))
             assert answer.status_code == 200, answer.text
             lines = [line.removeprefix("data: ") for line in answer.text.split("\n")]
             events = [json.loads(line) for line in lines if line.startswith("{")]
             if events and events[-1]["type"] in self.ends:
-                return self.said(events)
+                return self.outcome(events)
 
 
-def ag_ui_said(events: Sequence[dict[str, Any]]) -> Told:
+def ag_ui_outcome(events: Sequence[dict[str, Any]]) -> Outcome:
     found = [one["value"] for one in events if one["type"] == "CUSTOM" and one["name"] == "approval.resolved"]
     assert len(found) == 1, events
     [value] = found
     return value["decision"], value["door"]
 
 
-def ui_said(events: Sequence[dict[str, Any]]) -> Told:
+def ui_outcome(events: Sequence[dict[str, Any]]) -> Outcome:
     notices = [one["data"] for one in events if one["type"] == "data-notice"]
     found = [one for one in notices if one["code"] == "approval.resolved"]
     assert len(found) == 1, events
@@ -160,7 +160,7 @@ def ui_said(events: Sequence[dict[str, Any]]) -> Told:
     return value["decision"], value["door"]
 
 
-def responses_said(events: Sequence[dict[str, Any]]) -> Told:
+def responses_outcome(events: Sequence[dict[str, Any]]) -> Outcome:
     output = events[-1]["response"]["output"]
     decided = [one for one in output if one["type"] == "mcp_approval_response"]
     return outcome_in(decided[0]["reason"]) if decided else (None, "responses")
@@ -193,10 +193,10 @@ LANES = {
         lambda one, approved: ag_ui_body(
             one, resume=[{"interruptId": one.call, "status": "resolved", "payload": {"approved": approved}}]
         ),
-        ag_ui_said,
+        ag_ui_outcome,
         frozenset({"RUN_FINISHED", "RUN_ERROR"}),
     ),
-    "ui-messages": LaneDoor("/ui-message-stream", ui_begun, ui_answer, ui_said, frozenset({"finish"})),
+    "ui-messages": LaneDoor("/ui-message-stream", ui_begun, ui_answer, ui_outcome, frozenset({"finish"})),
     "responses": LaneDoor(
         "/v1/responses",
         lambda _, text: RESPONSES | {"input": text},
@@ -212,11 +212,11 @@ LANES = {
                 ]
             }
         ),
-        responses_said,
+        responses_outcome,
         frozenset({"response.completed", "response.failed"}),
     ),
 }
-RACERS: dict[str, Callable[[NewClient, WaitingCall, str], Awaitable[Told]]] = {
+RACERS: dict[str, Callable[[NewClient, WaitingCall, str], Awaitable[Outcome]]] = {
     "page": by_client("page"),
     "push": by_client("push"),
     "api": by_client("api"),
@@ -304,14 +304,14 @@ async def race(
     async def decided(one: WaitingCall, door: str) -> None:
         decision = one.wanted[door] = chance.choice(("approve", "deny"))
         async with places:
-            one.told[door] = await RACERS[door](client, one, decision)
+            one.outcomes[door] = await RACERS[door](client, one, decision)
 
     async with asyncio.TaskGroup() as group:
         for one, door in entries:
             group.create_task(decided(one, door))
         while at:
             await passed(AGAIN_S / 10)
-            done = sum(len(one.told) for one in calls)
+            done = sum(len(one.outcomes) for one in calls)
             if done >= min(at):
                 at.remove(min(at))
                 await kill()
@@ -331,8 +331,8 @@ async def check_decided(client: NewClient, calls: Sequence[WaitingCall], folder:
         assert kinds["approval.required"] == 1 and kinds["tool.started"] <= 1, (one, kinds)
         racer = "lane" if door == one.lane else door
         assert OUTCOMES[one.wanted[racer]] == decision, (one, resolved)
-        assert one.told.keys() == RACERS.keys(), one
-        assert all(told in ((decision, door), (None, door)) for told in one.told.values()), (one, resolved)
+        assert one.outcomes.keys() == RACERS.keys(), one
+        assert all(known in ((decision, door), (None, door)) for known in one.outcomes.values()), (one, resolved)
         whole = any(event["type"] == "tool.finished" and event["ok"] for event in log)
         most = ran[str(one.number)]
         assert most <= (decision == "approved") and (most == 1 or not whole), (one, kinds, most)

@@ -355,6 +355,18 @@ def test_another_process_of_the_same_account_cannot_read_the_proxy(tmp_path: Pat
     assert ran.stdout == "0 (0, 0) 0\n"
 
 
+def test_a_file_of_authorities_is_never_looked_for_in_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the command's proxy starts, and tools write."""
+    with private(tmp_path) as (there, _):
+        monkeypatch.chdir(tmp_path)
+        box = find_sandbox(levels=["bubblewrap"], private_hosts=[THERE], authorities=[Path(there.authority.name)])
+        assert isinstance(box, Bubblewrap)
+        fetch = f"curl -sS --fail -u me:$TOKEN {there.url}/echo"
+        assert MARK in ran(tmp_path, box, f"touch {there.authority.name}; {fetch} -H X:$TOKEN", [there.secret()]).text
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGTERM])
 def test_a_command_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -> None:
     with private(tmp_path) as (there, box):

@@ -12,13 +12,29 @@ import zlib
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.support.nightly import at_night
-from tests.support.sandbox.secret_hosts import EVIL, HOST, MARK, VALUE, Answer, Guarded, guarded, ok, plain, request
-from tools.sandbox.network.injection import Mask, forms_of
+from tests.support.sandbox.secret_hosts import (
+    EVIL,
+    HOST,
+    LIMIT_S,
+    MARK,
+    VALUE,
+    Answer,
+    Guarded,
+    guarded,
+    ok,
+    plain,
+    request,
+)
+from tools.sandbox.network.authority import Certificates, draw_authority
+from tools.sandbox.network.exchange import Exchange
+from tools.sandbox.network.injection import Mask, Origin, forms_of
 from tools.sandbox.network.secrets import BoxSecret
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +80,7 @@ async def test_a_secret_goes_into_headers(headers: list[str], arrives: str) -> N
 class Way:
     """A way to get the value out of the host's requests or answers. `status` is the proxy's own answer, if it has one.
 
-    `arrives`: the host gets the value. `note`: what the command is told at its end.
+    `arrives`: the host gets the value. `note`: the line at the end of the command.
     """
 
     name: str
@@ -108,7 +124,10 @@ def echo_in_headers(head: bytes, _: bytes) -> list[bytes]:
 
 def echo_escaped(head: bytes, _: bytes) -> list[bytes]:
     text = head.decode()
-    return ok(f"{json.dumps(text)}{quote(text)}{quote(text, safe='')}{b64encode(head).decode()}".encode())
+    in_json = json.dumps(text)
+    of_go, of_php = in_json.replace("&", "\\u0026"), in_json.replace("/", "\\/")
+    shown = (in_json, of_go, of_php, escape(text), quote(text), quote(text, safe=""), b64encode(head).decode())
+    return ok("".join(shown).encode())
 
 
 def echo_of_range(head: bytes, _: bytes) -> list[bytes]:
@@ -151,6 +170,7 @@ WAYS = (
         "a method in a header", request("/repos/a", BEARER, "X-HTTP-Method-Override: PUT"), paths=NARROW, note=NARROWED
     ),
     Way("a path in a header", request("/repos/a", BEARER, "X-Original-URL: /user"), paths=NARROW, note=NARROWED),
+    Way("a second path", request("/repos/a", BEARER, "Destination: /user", method="MOVE"), paths=("/repos/*",)),
     Way("a path with dots", request("/repos/../user", BEARER), paths=NARROW, note=NARROWED),
     Way("a path with escaped dots", request("/repos/%2e%2E/user", BEARER), paths=NARROW, note=NARROWED),
     Way("a path escaped twice", request("/repos/%252e%252e%252fuser", BEARER), paths=NARROW, note=NARROWED),
@@ -211,6 +231,7 @@ async def test_a_host_must_prove_its_name_and_resolve_to_what_the_call_may_reach
         with pytest.raises(ConnectionError, match=f"{HOST} is not trusted: Hostname mismatch"):
             await there.tunnel()
         assert there.host.requests == []
+        assert f"{HOST} was refused: it is not trusted: Hostname mismatch" in there.notes, "no program shows the answer"
     async with guarded() as there:
         with pytest.raises(ConnectionError, match="is not among the hosts allowed for this call"):
             await there.tunnel("other.example", there.host.port)
@@ -303,6 +324,43 @@ async def test_what_the_host_sends_is_passed_on_at_once() -> None:
         go.set()
         await reader.read()
         writer.close()
+
+
+class Closing:
+    """The writer to a host that has answered at the head of a request, and takes no more."""
+
+    def __init__(self, answers: asyncio.StreamReader) -> None:
+        self.answers, self.written = answers, b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def drain(self) -> None:
+        if not self.written.endswith(b"\r\n\r\n"):
+            raise ConnectionResetError
+        self.answers.feed_data(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
+
+
+class Taking(Closing):
+    """The writer to a program."""
+
+    async def drain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+async def test_what_a_host_answers_before_it_closes_reaches_the_program_that_still_sends() -> None:
+    asked, answers = asyncio.StreamReader(), asyncio.StreamReader()
+    asked.feed_data(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\nabc")
+    program: Any = Taking(asked)
+    host: Any = Closing(answers)
+    secrets = (BoxSecret(name="a", variable="A", placeholder=MARK, value=VALUE, hosts=()),)
+    exchange = Exchange(Origin("https", "a.example", 443), secrets, Mask(secrets), print)
+    async with asyncio.timeout(LIMIT_S):
+        await exchange((asked, program), (answers, host))
+    assert program.written.endswith(b"\r\n\r\nbig")
 
 
 async def test_a_client_that_leaves_ends_the_hosts_connection() -> None:
@@ -412,6 +470,13 @@ async def test_a_program_that_trusts_no_certificate_but_its_own_is_told_about_at
                     break
                 await asyncio.sleep(0)
         assert f"a program did not accept the sandbox's certificate for {HOST}" in there.notes
+
+
+def test_certificates_for_hosts_without_end_are_not_all_kept() -> None:
+    certificates = Certificates(draw_authority()[1])
+    for number in range(120):
+        certificates.context(f"h{number}.example")
+    assert len(certificates._contexts) < 110
 
 
 def test_a_mask_finds_values_whatever_the_pieces() -> None:

@@ -35,10 +35,10 @@ class Variables(Struct, frozen=True):
 
     def _value(self, field: str, found: re.Match[str]) -> str:
         kind, name, default = found["kind"], found["name"], found["default"]
-        if kind == "secret" and field.startswith(_WITH_SECRETS):
+        if kind == "secret" and field.startswith(_WITH_SECRETS) and default is None:
             return found[0]  # its value is put there for each connection
         if kind == "secret":
-            raise BadEntry(f"{field}: {found[0]} can stand in env and headers only.")
+            raise BadEntry(f"{field}: {found[0]} can stand in env and headers only, without a default.")
         if self.environ is None:
             raise BadEntry(f"{field}: {found[0]} is not filled in here. Give the value itself.")
         if kind not in (None, "env"):

@@ -23,6 +23,7 @@ _OTHER_USAGES = (
     *("encipher_only", "decipher_only"),
 )
 _EARLIER = timedelta(days=1)  # the clocks of a machine's programs differ by less
+_KEPT = 100  # hosts
 _VALID = timedelta(days=365)  # what some programs accept at most, and longer than a job
 
 
@@ -52,6 +53,8 @@ class Certificates:
     def context(self, host: str) -> ssl.SSLContext:
         """Return the settings with which a connection is answered as `host`."""
         if host not in self._contexts:
+            if len(self._contexts) == _KEPT:  # a pattern may name hosts without end, and no limit holds the proxy
+                self._contexts.clear()
             self._contexts[host] = _serving(self._issued(host), _pem(self._key))
         return self._contexts[host]
 

@@ -148,15 +148,20 @@ class Exchange:
         return h11.Request(method=method, target=request.target, headers=[*own, *filled])
 
     async def _send_body(self) -> None:
-        """Raises Gone, NotPassedOn."""
-        while True:
+        """To its end, or until the host takes no more: it may have answered. Raises Gone, NotPassedOn."""
+        passed: h11.Event | None = None
+        while not isinstance(passed, h11.EndOfMessage):
             match await self._here.receive():
                 case h11.Data(data=data):
-                    await self._there.send(h11.Data(data=bytes(data)))
+                    passed = h11.Data(data=bytes(data))
                 case h11.EndOfMessage():
-                    return await self._there.send(h11.EndOfMessage())
+                    passed = h11.EndOfMessage()
                 case _:
                     raise Gone
+            try:
+                await self._there.send(passed)
+            except OSError:
+                return
 
     async def _send_answer(self) -> None:
         """Raises Gone, NotPassedOn."""

@@ -6,7 +6,8 @@ import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
 from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
@@ -24,11 +25,11 @@ _NEVER = frozenset(
         *(b"user-agent", b"accept", b"accept-language", b"content-type", b"forwarded", b"from", b"via"),
     )
 )
-# By these some servers take another method or path than the request has.
+# By these some servers take another method or path than the request has, or a second path (WebDAV).
 _OVERRIDES = frozenset(
     (
         *(b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url"),
-        *(b"x-original-uri", b"x-forwarded-uri", b"x-forwarded-path", b"x-forwarded-prefix"),
+        *(b"x-original-uri", b"x-forwarded-uri", b"x-forwarded-path", b"x-forwarded-prefix", b"destination"),
     )
 )
 _DECODINGS = 5
@@ -41,6 +42,9 @@ class Origin(Struct, frozen=True):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"{self.scheme}://{min(self.spellings, key=len)}"
+
     @property
     def spellings(self) -> frozenset[str]:
         """Names that a request can give it."""
@@ -49,9 +53,9 @@ class Origin(Struct, frozen=True):
         return frozenset({f"{shown}:{self.port}", *short})
 
 
-def belongs_to(secret: BoxSecret, origin: Origin) -> bool:
+def belongs_to(hosts: Iterable[str], origin: Origin) -> bool:
     """Return whether the origin is among the hosts of a secret."""
-    for written in secret.hosts:
+    for written in hosts:
         scheme = "http" if written.strip().lower().startswith("http://") else "https"
         pattern = pattern_of(written)
         if pattern and scheme == origin.scheme:
@@ -186,8 +190,10 @@ class Mask:
 
 def forms_of(value: str) -> frozenset[bytes]:
     """A value as servers may repeat it: as it is, escaped, and in base64, wherever it begins in what is encoded."""
-    plain = value.encode()
-    forms = {plain, quote(value).encode(), quote(value, safe="").encode(), json.dumps(value)[1:-1].encode()}
+    plain, in_json = value.encode(), json.dumps(value)[1:-1]
+    for_pages = in_json.translate({ord(one): f"\\u{ord(one):04x}" for one in "<>&"})  # as Go writes it
+    texts = (quote(value), quote(value, safe=""), in_json, in_json.replace("/", "\\/"), for_pages, escape(value))
+    forms = {plain, *(text.encode() for text in texts)}
     for encode in (b64encode, urlsafe_b64encode):
         for before in range(3):
             coded = encode(bytes(before) + plain).rstrip(b"=")

@@ -127,8 +127,10 @@ class Proxy:
             return answer(writer, 502, f"{self._refuse(request.host, error)} {error}: check the name.")
         except HostRefused as error:
             return answer(writer, 403, f"{self._refuse(request.host, error)} {error}.")
-        except ssl.SSLCertVerificationError as error:
-            return answer(writer, 502, f"{request.host} is not trusted: {error.verify_message}.")
+        except ssl.SSLError as error:
+            found = getattr(error, "verify_message", "")
+            why = HostRefused(f"is not trusted: {found}" if found else f"does not speak TLS: {error.reason}")
+            return answer(writer, 502, f"{self._refuse(request.host, why)} {why}.")
         except OSError as error:
             return answer(writer, 502, f"{request.host} does not answer: {error.strerror or type(error).__name__}.")
         if len(self._reached) < _KEPT:

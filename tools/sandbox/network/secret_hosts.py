@@ -38,7 +38,7 @@ class SecretHosts:
         """Return what serves a connection to a host of secrets; None for other hosts. Raises HostRefused."""
         scheme = "https" if request.head is None else "http"
         origin = Origin(scheme, host_name(request.host), request.port)
-        secrets = tuple(secret for secret in self._secrets if belongs_to(secret, origin))
+        secrets = tuple(secret for secret in self._secrets if belongs_to(secret.hosts, origin))
         return Connection(self, origin, secrets) if secrets else None
 
     @cached_property

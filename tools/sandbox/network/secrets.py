@@ -60,4 +60,5 @@ def handed(secrets: Sequence[BoxSecret], authorities: Sequence[Path]) -> Handed:
     from tools.sandbox.network.authority import draw_authority  # 60 ms of a start, for servers with secrets
 
     certificate, key = draw_authority()
-    return Handed(certificate.decode(), key.decode(), tuple(map(str, authorities)), tuple(secrets))
+    files = tuple([str(file.absolute()) for file in authorities])  # the proxy starts in the workspace
+    return Handed(certificate.decode(), key.decode(), files, tuple(secrets))

@@ -58,8 +58,8 @@ const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", 
 
 /** The person who has decided a call, and the door: `ann in the terminal`. */
 export function deciderOf(by, door) {
-  const who = escapeLine(by ?? "");
-  return DOORS.has(door) ? `${who} ${t(`approvals.door.${door}`)}` : who;
+  const person = escapeLine(by ?? "");
+  return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 
 function firstLine(text) {

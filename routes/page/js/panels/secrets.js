@@ -6,7 +6,8 @@ import { confirmButton, field, fillRows, Outcome, select, sendForm } from "../do
 import { locale, t } from "../dom/more_texts.js";
 
 const ROLES = ["admin", "user"];
-const words = ({ value }) => value.split(/[\s,]+/).filter(Boolean);
+const parts = ({ value }, between) => value.trim().split(between).filter(Boolean);
+const words = (input) => parts(input, /[\s,]+/);
 
 /** The list and the form. Raises Refused. */
 export async function secrets() {
@@ -20,7 +21,7 @@ export async function secrets() {
 }
 
 function secretRow(row, draw) {
-  const { name, env, hosts, tools, role, source, used } = row;
+  const { name, env, hosts, paths, tools, role, source, used } = row;
   const outcome = new Outcome();
   const sure = t("secrets.remove.sure", { name });
   const away = async () => {
@@ -29,6 +30,7 @@ function secretRow(row, draw) {
   };
   const facts = [
     env ? `${env}: ${hosts.join(", ")} (${tools.join(", ")})` : [t("secrets.mcp"), ...hosts].join(", "),
+    paths.join(", "),
     t("secrets.role.least", { role: t(`people.role.${role}`) }),
     source && t("secrets.source", { source }),
     used ? t("secrets.used", { date: new Date(used * 1000).toLocaleString(locale) }) : t("secrets.unused"),
@@ -59,7 +61,7 @@ function form(draw) {
   });
   const env = h("input", { ...plain, maxlength: 128, placeholder: "GITHUB_TOKEN" });
   const hosts = h("input", { ...plain, placeholder: "api.github.com" });
-  const paths = h("input", { ...plain, placeholder: "/repos/**" });
+  const paths = h("input", { ...plain, placeholder: "/repos/**, GET /user" });
   const tools = h("input", { ...plain, placeholder: "bash python" });
   const role = select(ROLES.map((one) => [one, t(`people.role.${one}`)]));
   const replace = h("input", { type: "checkbox" });
@@ -78,7 +80,7 @@ function form(draw) {
       name: name.value.trim(),
       value: value.value,
       hosts: words(hosts),
-      paths: words(paths),
+      paths: parts(paths, /\s*,\s*/), // a method and a space may be in front of each
       role: role.value,
       replace: replace.checked,
       ...(env.value.trim() && { env: env.value.trim() }),

@@ -1,4 +1,4 @@
-"""Six doors race for each waiting call while the server dies: one wins, the others are told, no call runs twice."""
+"""Six doors race for each waiting call while the server dies: one wins, all report that, no call runs twice."""
 
 from __future__ import annotations
 

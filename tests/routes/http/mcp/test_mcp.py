@@ -369,7 +369,9 @@ async def test_a_secret_that_an_entry_names_is_put_there_for_each_connection(tmp
             assert "There is no secret 'helper'" in (await settled(served, name)).error
         assert (await served.client.post("/secrets", json=body)).status_code == 201
         assert (await settled(served, "helper")).state == "ready"
-        assert "is not for mcp.example.com" in (await settled(served, "away")).error, "no host that it does not name"
+        assert "is not for https://mcp.example.com" in (await settled(served, "away")).error, (
+            "no host that it does not name"
+        )
         first = (await settled(served, "helper")).pid
         assert finished(await served.chat("x")) == ["my key is [redacted]"]
         again = await served.client.post("/secrets", json={**body, "value": f"{KEY}-2", "replace": True})
@@ -383,7 +385,7 @@ async def test_a_secret_that_an_entry_names_is_put_there_for_each_connection(tmp
             await served.client.post("/secrets", json=free)
             await served.client.post("/mcp/servers", json={"name": "added", "url": AWAY, "eager": True, **fields})
             error = (await settled(served, "added")).error
-            assert "is not for mcp.example.com" in error or "names no hosts" in error
+            assert "is not for https://mcp.example.com" in error or "names no hosts" in error
         assert (await served.client.delete("/secrets/helper")).status_code == 204
         assert "There is no secret 'helper'" in (await settled(served, "helper")).error
     assert KEY.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
@@ -394,5 +396,6 @@ def test_a_secret_stands_in_env_and_headers_only(field: str, tmp_path: Path) -> 
     named = "${secret:helper}"
     written: dict[str, Any] = {"args": [named], "oauth": {"clientSecret": named}, "url": f"http://{named}/"}
     entry = {"command": "x"} | {field: written.get(field, named)} if field != "url" else {"url": written["url"]}
-    config = config_of("one", entry, Variables({}, tmp_path))
-    assert "can stand in env and headers only" in config.problem
+    for one in (entry, {"command": "x", "env": {"A_TOKEN": "${secret:helper:-none}"}}):
+        config = config_of("one", one, Variables({}, tmp_path))
+        assert "can stand in env and headers only, without a default" in config.problem

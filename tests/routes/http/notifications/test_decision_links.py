@@ -35,7 +35,7 @@ ADDRESS = "https://agent.example.org"
 ON: dict[str, Any] = {"public_url": ADDRESS, "decision_link_time_limit_s": 600, "private_hosts": "127.0.0.1"}
 ODD = "```write_file\nnote.txt\n<b>bold</b> \u202eabc\u200b & 'x'\n```"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
-NOBODY = {"authorization": "", "accept-language": "en-GB,en;q=0.9"}
+ANONYMOUS = {"authorization": "", "accept-language": "en-GB,en;q=0.9"}
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class Linked:
         return data | {"run": run, "token": token, "path": f"/runs/{run}/approvals/{question['call']}"}
 
     async def look(self, token: str, **headers: str) -> httpx2.Response:
-        return await self.served.client.get(f"/decide/{token}", headers=NOBODY | headers)
+        return await self.served.client.get(f"/decide/{token}", headers=ANONYMOUS | headers)
 
     async def send(self, token: str, decision: str = "approve", **headers: str) -> httpx2.Response:
         body = f"token={token}&decision={decision}"
-        return await self.served.client.post("/decide", content=body, headers=NOBODY | FORM | headers)
+        return await self.served.client.post("/decide", content=body, headers=ANONYMOUS | FORM | headers)
 
     async def ended(self, run: str) -> list[dict[str, Any]]:
         await self.served.services.runs.ended(run)
@@ -122,7 +122,7 @@ async def test_a_link_shows_the_exact_call_and_decides_it_once(tmp_path: Path) -
         ]
         assert not any(token in text for text in listed)
         link = await one.served.services.store.decision_link(fingerprint(token))
-        assert link and (link.run, link.principal) == (call["run"], "ann")
+        assert link and (link.run, link.call) == (call["run"], call["call"])
         for file in (tmp_path / "data").rglob("*"):
             assert not file.is_file() or token.encode() not in file.read_bytes(), file
         await one.served.client.delete(f"/sessions/{call['session']}")

@@ -133,19 +133,23 @@ WAYS: dict[str, Callable[[Case, str], Awaitable[str]]] = {
 }
 
 
+FEWER = ("the person's message", "a file", "the system text of a client")
+
+
 async def test_untrusted_text_is_known_again_whatever_brings_it_until_its_source_is_deleted(
     servers: str, tmp_path: Path
 ) -> None:
+    ways = WAYS if servers == "sqlite" else {name: WAYS[name] for name in FEWER}
     async with read_page(tmp_path) as case:
         assert await case.tainted(case.first)
-        found = {name: await case.tainted(await bring(case, QUOTE)) for name, bring in WAYS.items()}
-        assert found == dict.fromkeys(WAYS, True)
+        found = {name: await case.tainted(await bring(case, QUOTE)) for name, bring in ways.items()}
+        assert found == dict.fromkeys(ways, True)
         await case.served.client.delete("/memory", params={"all": "true"})
-        found = {name: await case.tainted(await bring(case, ORDINARY)) for name, bring in WAYS.items()}
-        assert found == dict.fromkeys(WAYS, False)
+        found = {name: await case.tainted(await bring(case, ORDINARY)) for name, bring in ways.items()}
+        assert found == dict.fromkeys(ways, False)
         await case.served.client.delete("/memory", params={"all": "true"})
         assert (await case.served.client.delete(f"/sessions/{case.first}")).status_code == 204
-        for name in ("the person's message", "a file", "the system text of a client"):
+        for name in FEWER:
             assert not await case.tainted(await WAYS[name](case, QUOTE)), name
 
 
@@ -167,16 +171,16 @@ async def test_the_person_learns_once_why_a_conversation_is_untrusted_and_what_l
         (case.folder / "copy.txt").write_text(QUOTE)
         read, fetch = tool_call("read_file", path="copy.txt"), tool_call("web_fetch", url="http://127.0.0.1:9/x")
         case.model._replies += [read, read, fetch]
-        seen, told = list[str](), list[str]()
+        seen, notices = list[str](), list[str]()
         async with aclosing(case.served.turn(message="Read it twice.")) as turn:
             async for event in turn:
                 seen.append(event["type"])
-                told += case.notices([event])
+                notices += case.notices([event])
                 if event["type"] == "approval.required":
                     break
         assert seen[-1] == "approval.required"  # in `auto` nothing asks but after untrusted text
         place = "the result of web_fetch in the conversation 'What is new?'"
-        assert told == [f"The result of read_file repeats text of {place}, which is untrusted. {CONVERSATION}"]
+        assert notices == [f"The result of read_file repeats text of {place}, which is untrusted. {CONVERSATION}"]
 
 
 async def test_a_recorded_run_that_met_known_text_replays_the_same(tmp_path: Path) -> None:

@@ -190,18 +190,18 @@ ECHOES = {
 
 @pytest.mark.usefixtures("replayed")
 async def test_no_event_and_no_file_of_the_server_ever_holds_the_value(tmp_path: Path) -> None:
-    told = " ".join(ECHOES.values())
+    text = " ".join(ECHOES.values())
     middle = len(VALUE) // 2
     halves = f"printf '%s' '{VALUE[:middle]}' '{VALUE[middle:]}'"
     replies = [
-        f"It is {told}.",
+        f"It is {text}.",
         tool_call("bash", command=f"cat {tmp_path / 'work' / 'echo.txt'}"),
         tool_call("bash", command=halves),
         "Done.",
     ]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies), record=True) as served:
         await add(served)
-        (tmp_path / "work" / "echo.txt").write_text(told)
+        (tmp_path / "work" / "echo.txt").write_text(text)
         events = await served.chat(f"Do you know {VALUE}?") + await served.chat("Go on.", approval="auto")
         assert all(form not in str(events) for form in ECHOES.values())
         assert MARK in str(texts(events)[0])
