@@ -59,6 +59,7 @@ class DecisionLinks(Struct, frozen=True):
             run=row.run,
             call=row.call,
             session=row.session,
+            target=target.id,
             fingerprint=row.fingerprint,
             expires=min(now + self.life_s, row.expires or math.inf),
         )

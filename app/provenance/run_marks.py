@@ -29,7 +29,10 @@ from app.transcript.titles import title_of
 from tools.tool import Tool
 
 KNOWN = "untrusted_text"  # the code of a notice
-NOTICE = "{what} repeats text of {place}, which is untrusted. So is this conversation from now on."
+NOTICE = (
+    "{what} repeats text of {place}, which is untrusted. So is this conversation from now on. "
+    "Text that you trust is no longer taken for untrusted once that conversation is deleted."
+)
 A_MESSAGE, INSTRUCTIONS = "The message", "The system text of the request"
 MOST_LEARNED = 200  # messages, the newest
 STOCK_PHRASES = Path(__file__).with_name("stock_phrases.txt")

@@ -56,12 +56,16 @@ class ApprovalDecided(Change, frozen=True):
 
 
 class DecisionLink(Change, frozen=True):
-    """A link that decides the approval of one call, once, until `expires`. `sha256` is the hash of its token."""
+    """A link that decides the approval of one call, once, until `expires`, as long as its `target` has such links.
+
+    `sha256` is the hash of its token.
+    """
 
     sha256: str
     run: str
     call: str
     session: str
+    target: str
     fingerprint: str
     expires: float
 

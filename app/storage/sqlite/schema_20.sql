@@ -15,6 +15,7 @@ CREATE TABLE decision_links (
     run         TEXT NOT NULL,
     call        TEXT NOT NULL,
     session     TEXT NOT NULL,
+    target      TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     expires     REAL NOT NULL
 );

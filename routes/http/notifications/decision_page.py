@@ -23,6 +23,7 @@ from app.policy.doors import DOORS
 from app.policy.entitlements import Kind, check_entitled
 from app.policy.stored_grants import Review
 from app.storage.approvals import ApprovalRow, DecisionLink
+from app.storage.notices.notifications import ACTIVE
 from app.storage.principals import Principal
 from app.transcript.run_request import NotFound
 from routes.access.authentication import DECIDE, WRONG_PER_MINUTE
@@ -185,7 +186,7 @@ async def _waiting(request: Request, token: str) -> tuple[DecisionLink, Approval
         raise Refused(HTTPStatus.GONE, "link_expired", EXPIRED)
     if row.fingerprint != link.fingerprint:
         raise Refused(HTTPStatus.CONFLICT, "other_call", OTHER_CALL)
-    return link, row, await _owner(services, row)
+    return link, row, await _owner(services, row, link.target)
 
 
 async def _unknown(request: Request, services: Services, now: float) -> Refused:
@@ -198,7 +199,7 @@ async def _unknown(request: Request, services: Services, now: float) -> Refused:
     return Refused(HTTPStatus.NOT_FOUND, "not_found", GONE)
 
 
-async def _owner(services: Services, row: ApprovalRow) -> Principal:
+async def _owner(services: Services, row: ApprovalRow, target: str) -> Principal:
     """Return the owner of a call, who may decide it by link now. Raises Refused."""
     try:
         owner = await principal_named(services.store, row.principal)
@@ -207,7 +208,9 @@ async def _owner(services: Services, row: ApprovalRow) -> Principal:
         raise Refused(HTTPStatus.FORBIDDEN, "forbidden", str(problem)) from None
     is_forbidden = row.name in services.factory.tools.by_name and not await may_use(services, owner, row.name)
     is_labelled = bool(await services.store.session_labels([row.session]))
-    if is_forbidden or is_labelled or not services.notifications.links.are_on:
+    webhook = services.notifications.targets.get(target)
+    is_off = webhook is None or not webhook.decides or webhook.state != ACTIVE
+    if is_forbidden or is_labelled or is_off or not services.notifications.links.are_on:
         raise Refused(HTTPStatus.FORBIDDEN, "forbidden", OFF)
     return owner
 

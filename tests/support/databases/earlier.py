@@ -199,7 +199,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "shares": [
         {"id": "shr_1", "sha256": SHA, "updated": 1_700_000_009.0, "title": "Cats", "options": "{}", "content": "[]"}
     ],
-    "decision_links": [{"sha256": SHA, "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
+    "decision_links": [{"sha256": SHA, "target": "whk_1", "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
     ],

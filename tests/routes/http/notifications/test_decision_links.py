@@ -173,6 +173,14 @@ async def _labelled(one: Linked, call: dict[str, Any]) -> None:
     await one.served.services.store.write([SessionLabel(call["session"], "secret", "mark", "", "", 1.0)])
 
 
+async def _switched_off(one: Linked, _: dict[str, Any]) -> None:
+    assert (await one.served.client.patch(f"/webhooks/{one.hook}", json={"decides": False})).status_code == 200
+
+
+async def _webhook_removed(one: Linked, _: dict[str, Any]) -> None:
+    assert (await one.served.client.delete(f"/webhooks/{one.hook}")).status_code == 204
+
+
 async def _unknown(_: Linked, call: dict[str, Any]) -> None:
     call["token"] = "dgm_" + "x" * 43
 
@@ -183,6 +191,8 @@ REFUSED: dict[str, tuple[Spoil, int, str]] = {
     "the link has expired": (_over, 410, "This link has expired"),
     "another call": (_other, 409, "is not the one"),
     "a labelled conversation": (_labelled, 403, "cannot be decided by link"),
+    "its webhook has no links any more": (_switched_off, 403, "cannot be decided by link"),
+    "its webhook is removed": (_webhook_removed, 403, "cannot be decided by link"),
     "an unknown link": (_unknown, 404, "does not exist"),
     "its owner is a guest": (lambda one, _: _changed(one, role="guest"), 403, "ann is a guest"),
     "its owner may not use the tool": (lambda one, _: _changed(one, "user"), 403, "cannot be decided by link"),
