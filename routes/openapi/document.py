@@ -127,7 +127,7 @@ def _answer(row: Route, status: int) -> dict[str, Any]:
     shape = row.accepted if row.accepted is not None and status == HTTPStatus.ACCEPTED else row.answer
     if shape is not None and status != HTTPStatus.NO_CONTENT:
         content[JSON] = {"schema": schema_of(shape)}
-    if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+    if status not in (HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
         content |= {kind: {"schema": {"type": "string"}} for kind in row.media}
     return {"description": HTTPStatus(status).phrase} | ({"content": content} if content else {})
 

@@ -151,7 +151,7 @@ def decided(answer: Answer) -> tuple[NotTaken | None, list[httpx2.Request]]:
 
 def test_a_decision_goes_to_the_call_that_asked() -> None:
     refused, [request] = decided(lambda: httpx2.Response(200, json={}))
-    assert refused is None and json.loads(request.content) == {"decision": "deny"}
+    assert refused is None and json.loads(request.content) == {"decision": "deny", "door": "terminal"}
     assert (request.method, request.url.raw_path) == ("POST", b"/runs/r1/approvals/a%2Fb%3Fc")
 
 

@@ -221,14 +221,14 @@ ROUTES = tagged(
         "GET /decide/{token}",
         show_decision,
         rights="open",
-        errors=(403, 404, 409, 410, 429),
+        statuses=(200, 403, 404, 409, 410, 429),
         media=("text/html",),
     ),
     Route(
         "POST /decide",
         decide_by_link,
         rights="open",
-        errors=(403, 404, 409, 410, 422, 429),
+        statuses=(200, 403, 404, 409, 410, 422, 429),
         media=("text/html",),
     ),
 )

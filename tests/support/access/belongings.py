@@ -13,6 +13,7 @@ from app.storage.documents import DocumentRow, VersionRow
 from app.storage.library.folders import FolderRow
 from app.storage.library.shares import ShareRow
 from app.storage.notices.notifications import DeliveryRow, TargetRow
+from app.storage.people.permissions import PermissionRow
 from app.storage.people.prompts import PromptRow
 from app.storage.people.sign_ins import SignInRow
 from app.storage.profiles import ProfileRow
@@ -46,11 +47,12 @@ async def schedules_of_ann(served: Served) -> dict[str, str]:
 
 
 async def kept_of_ann(served: Served) -> dict[str, str]:
-    """A stored prompt, and a browser that stays signed in."""
+    """A stored prompt, a browser that stays signed in, and a standing permission."""
     prompt = PromptRow("ann", "prompt-of-hers", "", "Hello", 1.0)
     sign_in = SignInRow("sgn_" + "1" * 16, "0" * 64, "0" * 64, "ann", "Firefox", 1.0, 1.0, time.time() + 3600)
-    await served.services.store.write([prompt, sign_in])
-    return {"prompt": prompt.name, "sign_in": sign_in.id}
+    given = PermissionRow("prm_" + "1" * 20, "ann", "write_file", "{}", 1.0, "ann", "run_1", "call_1")
+    await served.services.store.write([prompt, sign_in, given])
+    return {"prompt": prompt.name, "sign_in": sign_in.id, "permission": given.id}
 
 
 async def things_of_ann(served: Served) -> dict[str, str]:
