@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from weakref import WeakMethod
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ MOST_LEARNED = 200  # messages, the newest
 STOCK_PHRASES = Path(__file__).with_name("stock_phrases.txt")
 
 
-class RunMarks(Struct):
+class RunMarks(Struct, weakref=True):
     """`tool` finds the tool of a name. `ordinary` returns texts whose passages are ordinary."""
 
     index: MarkIndex
@@ -62,7 +63,8 @@ class RunMarks(Struct):
         Raises StoreFailed.
         """
         self._known, self._conversation = await self.index.known(self.principal), conversation
-        conversation.watch = self.watch
+        watching = WeakMethod(self.watch)  # it has the conversation: a cycle would wait for the garbage collector
+        conversation.watch = lambda message: watch(message) if (watch := watching()) else message
         if turn is None:
             return None
         self._outside = turn.outside

@@ -145,7 +145,7 @@ class Agent(Struct):
         after a restart. `sink` gets the model's text with fewer steps for each token.
         """
         context = RunContext(run, conversation, self.scope.guards, self.totals, sink)
-        self.scope.gate.weigh(OwnValues(conversation.messages, lambda name: self.toolbox.tool(name), self.scope.given))
+        self.scope.gate.weigh(OwnValues(conversation.messages, self.scope.find_tools(), self.scope.given))
         return context.events(partial(self._run, context, inbox, left))
 
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:

@@ -404,7 +404,7 @@ class RunFactory(Struct, kw_only=True):
             self.marks,
             scope.gate.principal.name,
             scope.gate,
-            lambda name: scope.toolbox.tool(name),
+            scope.find_tools(),
             partial(ordinary_texts, self.built_in, RULE, persona.soul, persona.user, project),
             instructions=texts.override.text if texts.override else "",
         )

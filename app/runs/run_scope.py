@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from weakref import ref
 
 from msgspec import Struct, field
 
@@ -29,14 +30,14 @@ from app.secrets.library import Secrets
 from app.transcript.conversation import Conversation
 from app.transcript.run_totals import RunTotals
 from tools.base.access import HelperAccess, SessionAccess
-from tools.tool import Context
+from tools.tool import Context, Tool
 from tools.toolbox import Toolbox
 
 StandStill = Callable[[], AbstractContextManager[None]]
 """Returns a context in which a time stands still."""
 
 
-class RunScope(Struct, kw_only=True):
+class RunScope(Struct, kw_only=True, weakref=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
 
     `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
@@ -71,6 +72,11 @@ class RunScope(Struct, kw_only=True):
     hooks: RunHooks | None = None
     secrets: Secrets | None = None
     recorder: RunRecorder | None = None
+
+    def find_tools(self) -> Callable[[str], Tool | None]:
+        """Return the look-up of tools by their names, for what this scope holds: it does not hold the scope."""
+        scope = ref(self)  # a cycle would wait for the garbage collector, and with it the run's model
+        return lambda name: one.toolbox.tool(name) if (one := scope()) else None
 
 
 class ParentCall(Struct, frozen=True, kw_only=True):
