@@ -11,12 +11,12 @@ ALTER TABLE approvals ADD COLUMN door TEXT;
 ALTER TABLE notification_targets ADD COLUMN decides BOOLEAN NOT NULL DEFAULT false;
 -- A link that decides one approval, once. `sha256` is the hash of its token, `fingerprint` that of the call.
 CREATE TABLE decision_links (
-    sha256      TEXT PRIMARY KEY,
-    run         TEXT NOT NULL,
-    call        TEXT NOT NULL,
-    session     TEXT NOT NULL,
-    target      TEXT NOT NULL,
-    fingerprint TEXT NOT NULL,
+    sha256      TEXT COLLATE "C" PRIMARY KEY,
+    run         TEXT COLLATE "C" NOT NULL,
+    call        TEXT COLLATE "C" NOT NULL,
+    session     TEXT COLLATE "C" NOT NULL,
+    target      TEXT COLLATE "C" NOT NULL,
+    fingerprint TEXT COLLATE "C" NOT NULL,
     expires     DOUBLE PRECISION NOT NULL
 );
 CREATE INDEX decision_links_of_session ON decision_links (session);
@@ -68,10 +68,10 @@ CREATE TABLE permission_uses (
 
 -- Secrets: `spec` is the JSON of app.config.secret_spec.SecretSpec, `sealed` the encrypted value (NULL: at its source).
 CREATE TABLE secrets (
-    name   TEXT NOT NULL PRIMARY KEY,
-    spec   TEXT NOT NULL,
+    name   TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    spec   TEXT COLLATE "C" NOT NULL,
     sealed BYTEA,
-    by     TEXT NOT NULL,
+    by     TEXT COLLATE "C" NOT NULL,
     at     DOUBLE PRECISION NOT NULL,
     used   DOUBLE PRECISION
 );
