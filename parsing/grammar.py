@@ -26,7 +26,7 @@ WRAP_END = rf"</(?:[\w.-]{{1,40}}[:|])?(?:{WRAP_NAMES}|dots_function_call)(?::[\
 # Words between a wrapper's opener and its first call.
 STRAY = r"(?:[^<>{}\[\]`]{1,200}+(?=<))?"
 BAR_OPEN = rf"<{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
-BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>{S}"
+BAR_WRAP = rf"</?{BAR}(?:[A-Z]{{1,12}}{BAR})?\s?(?:{WRAP_NAMES})\s?>"
 
 
 M3 = r"\]<\]minimax\[>\["  # in front of each tag of MiniMax M3

@@ -128,7 +128,7 @@ REST: tuple[Dialect, ...] = (
 )  # fmt: skip
 # A wrapper round values without a call.
 NAMELESS = Dialect(
-    "nameless", "adhoc_tag", "any model", rf"(?:{BAR_WRAP}|{WRAP})(?=<{P}(?:parameter|param)[\s=])", body.untaught
+    "nameless", "adhoc_tag", "any model", rf"(?:{BAR_WRAP}{S}|{WRAP})(?=<{P}(?:parameter|param)[\s=])", body.untaught
 )
 # An explicit opener round the name of an offered tool in a form that no row knows: answered, and never shown.
 UNTAUGHT = Dialect(

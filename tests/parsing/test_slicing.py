@@ -118,6 +118,7 @@ FOUND = {
     "a fence that grows": "```tool\nTOOL_NAME:e\n````",
     "a header before markup": f"So\n to=self<|message|>{CALL}",
     "a mark that waits for its end": "[THINK]<|channel>thought",
+    "an opener behind a call": "<｜invokename=k><｜function_call>\n",
 }
 
 

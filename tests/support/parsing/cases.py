@@ -22,7 +22,10 @@ def cases_in(file: Path) -> list[dict[str, Any]]:
 
 CASES = cases_in(FIXTURES / "cases.jsonl")
 POLICIES = {file.stem: cases_in(file) for file in sorted((FIXTURES / "policies").glob("*.jsonl"))}
-BY_DIALECT = {name: [case for case in CASES if case["dialect"] == name] for name in {case["dialect"] for case in CASES}}
+BY_DIALECT = {
+    name: [case for case in CASES if case["dialect"] == name]
+    for name in dict.fromkeys(case["dialect"] for case in CASES)
+}
 # Few tests with many cases each: a dialect's, or a policy's of every dialect that it touches.
 GROUPS = BY_DIALECT | POLICIES
 TOOLS: dict[str, dict[str, Any]] = {
