@@ -12,6 +12,9 @@ from tools.process.orphan_reaper import MARK, watched
 from tools.process.process_tree import run_shielded, sweep_now
 from tools.process.signals import reset_signals
 
+_BLOCK = 65_536
+_DISCARDING_S = 1.0  # all that could write is ended by then
+
 
 class CommandFailed(Exception):
     """No output of the program can be used. The message continues a sentence that names it."""
@@ -63,3 +66,13 @@ async def _end(process: Process, mark: str) -> None:
             process.kill()
     await asyncio.to_thread(sweep_now, mark)
     await process.wait()
+    await _discard_rest(process)
+
+
+async def _discard_rest(process: Process) -> None:
+    """Read the output to its end: before, asyncio does not close the pipe, and the garbage collector would."""
+    assert process.stdout is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDING_S):
+            while await process.stdout.read(_BLOCK):
+                pass
