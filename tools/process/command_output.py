@@ -72,7 +72,7 @@ async def _end(process: Process, mark: str) -> None:
 async def _discard_rest(process: Process) -> None:
     """Read the output to its end: before, asyncio does not close the pipe, and the garbage collector would."""
     assert process.stdout is not None
-    with suppress(TimeoutError):
+    with suppress(TimeoutError, RuntimeError):  # or it is still being read
         async with asyncio.timeout(_DISCARDING_S):
             while await process.stdout.read(_BLOCK):
                 pass
