@@ -23,7 +23,6 @@ from tools.base.rights import Role
 from tools.sandbox.network.injection import Origin, belongs_to, forms_of
 from tools.sandbox.network.secrets import BoxSecret
 
-RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
 KEPT_S = 60.0  # that the value of a source is used without asking it anew
 PLACEHOLDER = "dragoman_placeholder_"
 
@@ -67,15 +66,6 @@ class Secrets:
         self._writing = asyncio.Lock()
         self._changed: set[str] = set()  # what `on_change` does not know yet
         self._resolved: dict[str, Resolved] = {}
-
-    async def watch_forever(self) -> None:
-        """Reload periodically."""
-        while True:
-            await asyncio.sleep(RELOAD_EVERY_S)
-            try:
-                await self.reload()
-            except StoreFailed as failure:
-                logger.error("secrets not reloaded from the store: %s", failure)
 
     async def reload(self) -> None:
         """Take the secrets of the store, and let stored values be redacted from now on. Raises StoreFailed."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+
+RELOAD_EVERY_S = 2.0  # how often rows are reloaded: other processes may change them
+
+logger = logging.getLogger(__name__)
 
 
 class Change(Struct, frozen=True):
@@ -24,6 +30,16 @@ class ChangeWriter(Protocol):
 
 class StoreFailed(Exception):
     """The database could not read or write. The message says what happened and what to do next."""
+
+
+async def reload_forever(reload: Callable[[], Awaitable[object]], rows: str) -> None:
+    """Reload rows periodically; a failure of the store is logged, and the next time comes."""
+    while True:
+        await asyncio.sleep(RELOAD_EVERY_S)
+        try:
+            await reload()
+        except StoreFailed as failure:
+            logger.error("%s not reloaded from the store: %s", rows, failure)
 
 
 LOST = "lost"  # in place of the id of a replica: none has it, so nothing is written

@@ -167,7 +167,8 @@ def _tried(file: Path | None, settings: Settings) -> Tried:
         checked = Settings.model_validate(values | {name: one.value for name, one in rows.items()})
     except ValidationError as wrong:
         raise SettingsError(wrong_values(wrong, rows, Settings.model_fields)) from None
-    return Tried.of(settings, *(getattr(checked, name) if name in rows else None for name in ("rules", "tools")))
+    rules, tools = (getattr(checked, name) if name in rows else None for name in ("rules", "tools"))
+    return Tried.of(settings, rules, tools)
 
 
 def _lines(report: Report) -> Iterator[str]:

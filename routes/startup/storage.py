@@ -21,6 +21,7 @@ from app.replicas.secret_store import SecretStore
 from app.runs.composition.server_metrics import count_failure
 from app.secrets.library import Secrets
 from app.secrets.sources import SecretSources
+from app.storage.changes import reload_forever
 from app.storage.database import DATABASE, open_store
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
@@ -57,7 +58,7 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
         vault = await replication.opened_vault()
         secrets = Secrets(store, SecretSources.of(settings, os.environ), redactor)
         await secrets.reload()
-        await stack.enter_async_context(in_background(secrets.watch_forever(), "secrets"))
+        await stack.enter_async_context(in_background(reload_forever(secrets.reload, "secrets"), "secrets"))
         metrics = Metrics()
         writer = EventWriter(
             store,

@@ -20,8 +20,6 @@ from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRemoved, EndpointRow, EndpointStore
 
-RELOAD_EVERY_S = 2.0  # how often the rows are reloaded: other processes may change them
-
 logger = logging.getLogger(__name__)
 
 
@@ -139,15 +137,6 @@ class EndpointRegistry(Mapping[str, Endpoint]):
             task.cancel()
         self._tasks[endpoint] = retiring = asyncio.create_task(endpoint.retire(), name=f"end of {endpoint.name}")
         retiring.add_done_callback(lambda _: self._tasks.pop(endpoint, None))
-
-    async def watch_forever(self) -> None:
-        """Reload periodically."""
-        while True:
-            await asyncio.sleep(RELOAD_EVERY_S)
-            try:
-                await self.reload()
-            except StoreFailed as failure:
-                logger.error("endpoints not reloaded from the store: %s", failure)
 
     async def add(self, name: str, spec: EndpointSpec, keys: Sequence[str], by: str) -> Endpoint:
         """Add an endpoint, or change one that was added. Raises InvalidEndpoint, ReadOnlyEndpoint, StoreFailed."""

@@ -32,6 +32,7 @@ from app.models.tokens.counter import create_counter
 from app.models.wire.hosted_provider import ANY_MODEL
 from app.redaction.redactor import Redactor
 from app.replicas.secret_store import SecretStore
+from app.storage.changes import reload_forever
 from app.storage.endpoints import EndpointRow
 from app.storage.kill_switch import KillSwitch
 from app.storage.store import Store
@@ -78,7 +79,7 @@ async def open_models(
         opened = await _open(registry, settings, choose, known_servers, switch)
         for problem in opened.models.labels.unmatched(opened.models.endpoints):
             logger.warning("%s", problem)
-        async with in_background(registry.watch_forever(), "endpoints"):
+        async with in_background(reload_forever(registry.reload, "endpoints"), "endpoints"):
             registry.learn()
             yield opened
     finally:
