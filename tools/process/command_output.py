@@ -65,8 +65,8 @@ async def _end(process: Process, mark: str) -> None:
         with suppress(ProcessLookupError):
             process.kill()
     await asyncio.to_thread(sweep_now, mark)
+    await _discard_rest(process)  # first: asyncio may end the wait only when the pipe is closed
     await process.wait()
-    await _discard_rest(process)
 
 
 async def _discard_rest(process: Process) -> None:
