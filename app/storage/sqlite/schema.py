@@ -26,4 +26,5 @@ TABLES = (
     "decision_links",
     "untrusted_marks",
     *("permissions", "permission_uses"),
+    "conversation_keys",
 )

@@ -209,6 +209,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"id": "prm_1", "tool": "mcp__mail__send", "bounds": '{"arguments":{"to":["bob@example.org"]}}', "by": "ann"}
         | {"per_day": 3, "expires": 1_800_000_000.0}
     ],
+    "conversation_keys": [{"key": "telegram:42"}],
     "permission_uses": [{"permission": "prm_1", "day": "2023-11-14", "uses": 2, "last": 1_700_000_009.0}],
     "secrets": [
         {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}

@@ -1,0 +1,10 @@
+-- The first day: conversations by a key of the caller's.
+
+-- The conversation that a client means by a key of its own, such as telegram:42; one for each principal and key.
+CREATE TABLE conversation_keys (
+    principal TEXT COLLATE "C" NOT NULL,
+    key       TEXT COLLATE "C" NOT NULL,
+    session   TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (principal, key)
+);
+CREATE INDEX conversation_keys_of_session ON conversation_keys (session);
