@@ -8,3 +8,6 @@ CREATE TABLE conversation_keys (
     PRIMARY KEY (principal, key)
 );
 CREATE INDEX conversation_keys_of_session ON conversation_keys (session);
+
+-- The session of the identity provider that a sign-in belongs to: the provider says when it ends.
+ALTER TABLE sign_ins ADD COLUMN session TEXT NOT NULL DEFAULT '';
