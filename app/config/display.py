@@ -31,6 +31,8 @@ def as_written(value: object) -> str:
             return f"[{', '.join(map(_entry, value))}]"
         case Mapping():
             return _table({name: _entry(one) for name, one in value.items()})
+        case BaseModel():
+            return _entry(value)
         case bool():
             return str(value).lower()
     return str(value)  # str of a secret is its mask

@@ -13,7 +13,8 @@ WRONG_DELIVERIES = "unproven delivery"  # by client
 DELIVERIES = "delivery"  # by trigger
 SHARED = "shared page"  # by client
 WRONG_LINKS = "wrong link"  # by client
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS)
+PROVIDER_SIGN_INS = "provider sign-in"  # by client
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, PROVIDER_SIGN_INS)
 
 
 class Window(NamedTuple):

@@ -86,10 +86,11 @@ function buttons({ name, state, sign_ins: devices }, isSelf, outcome, change, dr
   ];
 }
 
-function facts({ last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
+function facts({ by, last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
   const date = (at) => (at ? new Date(at * 1000).toLocaleString(locale) : null);
   return factList([
     [t("people.seen"), date(seen) ?? t("people.never")],
+    [t("people.by"), t(`people.by.${by}`)],
     [t("people.created"), date(created)],
     [t("people.sessions"), formatNumber(sessions)],
     [t("people.devices"), formatNumber(devices)],
