@@ -71,3 +71,21 @@ async def test_a_person_signs_in_at_the_provider_and_out_of_it(tmp_path: Path, m
             page = await german.new_page()
             await page.goto(home(served))
             await expect(page.get_by_role("button", name="Anmelden mit Example")).to_be_visible()
+
+
+async def test_an_admin_whom_a_proxy_names_stays_that_person(tmp_path: Path) -> None:
+    proxied = '[trusted_header]\nuser = "Remote-User"\nfrom = ["127.0.0.1"]\ndefault_role = "admin"\n'
+    (tmp_path / "dragoman.toml").write_text(f'public_url = "{PUBLIC_URL}"\n{proxied}')
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page(extra_http_headers={"Remote-User": "ann"})
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        await expect(page.get_by_text("The proxy in front of this server has signed you in.")).to_be_visible()
+        await page.get_by_text("People", exact=True).click()
+        await page.get_by_label("Name", exact=True).fill("ci")
+        await page.get_by_role("button", name="Create a token").click()
+        await expect(page.get_by_label("Token of ci")).to_be_visible()
+        # It is a program's: the page goes on as ann.
+        assert await page.evaluate("sessionStorage.getItem('dragoman.token')") is None
+        names = {(row.name, row.role) for row in await served.services.store.tokens()}
+        assert names == {("ann", "admin"), ("ci", "user")}

@@ -100,5 +100,8 @@ function leave(why, address = null, end = null) {
   else location.reload();
 }
 
-/** Whether the page has signed in, rather than local access without a token. */
+/** Whether this is the server's own account, without any token; a proxy in front may name other people. */
+export const isLocal = (page) => page.store.get("me")?.name === "local";
+
+/** Whether the page has signed in by itself. */
 export const isSignedIn = () => Boolean(token.get() ?? keptSignIn.get());

@@ -32,7 +32,7 @@ export async function people(page) {
     fill(former, gone.length > 0 && collapsible(t("people.former", { count: gone.length }), names));
   };
   await draw();
-  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(draw));
+  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(page, draw));
 }
 
 function personRow(page, row, draw) {
