@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from app.config.secret_spec import SecretSpec
+from app.config.secret_spec import SOURCES, SecretSpec
 from app.core.settings_fields import setting, web_address
 from tools.base.rights import Role
 
@@ -35,6 +35,21 @@ def _issuer(value: str) -> str:
     return value
 
 
+def _source(value: str) -> str:
+    """Check the source of a secret. Raises ValueError."""
+    try:
+        assert SecretSpec(source=value).source
+    except (AssertionError, ValidationError):  # the text may be the secret itself
+        raise ValueError(f"is no source: write {SOURCES}") from None
+    return value
+
+
+def _scopes(value: tuple[str, ...]) -> tuple[str, ...]:
+    if "openid" not in value:
+        raise ValueError("lacks openid, which makes it a sign-in")
+    return value
+
+
 def _network(value: str) -> str:
     ip_network(value)  # raises ValueError
     return value
@@ -48,12 +63,6 @@ class RolesSpec(BaseModel, defer_build=True):
     roles: Mapping[Word, GivenRole] = Field({}, max_length=256)
     default_role: GivenRole | None = None
 
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if not self.roles and not self.default_role:
-            raise ValueError("lets in no person: give roles, or a default_role")
-        return self
-
     def role_of(self, groups: list[str]) -> Role | None:
         found = [Role(self.roles[one]) for one in groups if one in self.roles]
         return max(found, key=lambda role: role.rank, default=Role(self.default_role) if self.default_role else None)
@@ -64,21 +73,13 @@ class OidcSpec(RolesSpec):
 
     issuer: Annotated[str, AfterValidator(_issuer), Field(max_length=1024)]
     client_id: Word
-    client_secret: str | None = None
+    client_secret: Annotated[str, AfterValidator(_source)] | None = None
     label: Annotated[str, Field(min_length=1, max_length=40)] = "OpenID"
-    scopes: Annotated[tuple[Word, ...], Field(max_length=32)] = ("openid", "profile", "email")
+    scopes: Annotated[tuple[Word, ...], AfterValidator(_scopes), Field(max_length=32)] = ("openid", "profile", "email")
     name_claim: Word = "preferred_username"
     role_claim: Word = "groups"
     domains: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
     hours: int = Field(12, ge=1, le=8760)
-
-    @model_validator(mode="after")
-    def _usable(self) -> Self:
-        if self.client_secret is not None and not SecretSpec(source=self.client_secret).source:
-            raise ValueError("has an empty client_secret; leave it out for a public client")
-        if "openid" not in self.scopes:
-            raise ValueError("has scopes without openid, which makes it a sign-in")
-        return self
 
 
 class TrustedHeaderSpec(RolesSpec):
@@ -114,8 +115,10 @@ class SignInSettings(BaseModel, defer_build=True):
 def sign_in_problems(settings: SignInSettings, public_url: str | None, sign_in_days: int) -> Iterator[str]:
     """Contradictions between these settings, a sentence each."""
     for name in sorted(SIGN_IN_SETTINGS):
-        if getattr(settings, name) and not public_url:
+        if (spec := getattr(settings, name)) and not public_url:
             yield f"{name} needs public_url, the address at which people reach this server."
+        if spec and not spec.roles and not spec.default_role:
+            yield f"{name} lets in no person: give roles, or a default_role."
     if settings.oidc and public_url and not public_url.startswith("https://") and not is_loopback_url(public_url):
         yield "oidc needs a public_url with https: codes and cookies must not travel in the clear."
     if settings.oidc and sign_in_days == 0:

@@ -69,7 +69,9 @@ def address(subject: Subject) -> Findings:
     if not is_loopback(host) and not subject.settings.trusted_proxies:
         advice = "Put a proxy with TLS in front, and name it in DRAGOMAN_TRUSTED_PROXIES: tokens travel in the clear."
         return warning(f"{found}, without a trusted proxy", advice)
-    return ok(found if tokens.all else f"{host}: only this account (user id {os.geteuid()}) is let in, without a token")
+    if tokens.all or subject.settings.vouched:
+        return ok(found)
+    return ok(f"{host}: only this account (user id {os.geteuid()}) is let in, without a token")
 
 
 def clock_skew(subject: Subject) -> Findings:

@@ -13,8 +13,12 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
+from app.config.settings import load_settings
 from app.models.scripted import Scripted
+from app.redaction.redactor import Redactor
 from routes.access.sign_ins import SIGN_IN_HEADER, cookie_name
+from routes.cli.doctor.finding import Finding, State, Subject, ok
+from routes.cli.doctor.network import identity_provider
 from routes.http.people.oidc import FLOW_S, Flow
 from tests.support.access.identity import SECRET, STAFF, People, browsing_as, configure, real_provider
 from tests.support.access.people import LIMIT_S, bearer
@@ -137,8 +141,15 @@ async def test_new_keys_and_a_provider_that_is_down(tmp_path: Path) -> None:
     port = free_port()
     configure(tmp_path, f"http://localhost:{port}")
     async with asyncio.timeout(2 * LIMIT_S), serving(tmp_path, Scripted([])) as served, browsing_as(served, "1") as ann:
+        loaded = load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path)
+        subject = Subject({"OIDC_SECRET": SECRET}, loaded, Redactor())
         async with real_provider(port, {"1": STAFF}, served):
             assert (await ann.sign_in()).status_code == 201
+            assert await identity_provider(subject) == ok(f"http://localhost:{port} answers")
+            found = await identity_provider(Subject({}, loaded, Redactor()))
+            assert isinstance(found, Finding) and "oidc.client_secret is missing from env:OIDC_SECRET" in found.found
+        found = await identity_provider(subject)
+        assert isinstance(found, Finding) and found.state is State.PROBLEM
         answer = await ann.finish({"state": "", "code": "c"})
         assert code_of(answer) == (403, "sign_in_expired")
         [provider] = [served.services.provider]
