@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -44,17 +44,6 @@ def _source(value: str) -> str:
     return value
 
 
-def _scopes(value: tuple[str, ...]) -> tuple[str, ...]:
-    if "openid" not in value:
-        raise ValueError("lacks openid, which makes it a sign-in")
-    return value
-
-
-def _network(value: str) -> str:
-    ip_network(value)  # raises ValueError
-    return value
-
-
 class RolesSpec(BaseModel, defer_build=True):
     """The roles of people by their groups; the highest counts. Without a `default_role` all others are refused."""
 
@@ -75,7 +64,7 @@ class OidcSpec(RolesSpec):
     client_id: Word
     client_secret: Annotated[str, AfterValidator(_source)] | None = None
     label: Annotated[str, Field(min_length=1, max_length=40)] = "OpenID"
-    scopes: Annotated[tuple[Word, ...], AfterValidator(_scopes), Field(max_length=32)] = ("openid", "profile", "email")
+    scopes: Annotated[tuple[Word, ...], Field(max_length=32)] = ("profile", "email")  # beside openid
     name_claim: Word = "preferred_username"
     role_claim: Word = "groups"
     domains: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
@@ -87,7 +76,7 @@ class TrustedHeaderSpec(RolesSpec):
 
     user: HeaderName = "remote-user"
     groups: HeaderName | None = None
-    proxies: Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], Field(alias="from", min_length=1)]
+    proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], Field(alias="from", min_length=1)]
 
 
 class SignInSettings(BaseModel, defer_build=True):

@@ -62,7 +62,7 @@ class Provider:
             "response_type": "code",
             "client_id": self.spec.client_id,
             "redirect_uri": self.public_url + CALLBACK,
-            "scope": " ".join(self.spec.scopes),
+            "scope": " ".join(dict.fromkeys(("openid", *self.spec.scopes))),
             "state": state,
             "nonce": nonce,
             "code_challenge": challenge,

@@ -20,12 +20,11 @@ WRONG = {
     f"sign_in_days = 0\n{OIDC}{ADMINS}": "oidc needs sign_in_days above 0",
     f'{OIDC}{ADMINS}client_secret = "hunter2-hunter2"\n': "is no source: write env:NAME",
     f'{OIDC}{ADMINS}client_secret = ""\n': "is no source",
-    f'{OIDC}{ADMINS}scopes = ["email"]\n': "lacks openid",
     f'{OIDC}default_role = "root"\n': "default_role",
     f'{OIDC}roles = {{ staff = "root" }}\n': "roles",
     HEADER: "from",
     f"{HEADER}from = []\n": "from",
-    f'{HEADER}from = ["proxy.example"]\n': "does not appear to be",
+    f'{HEADER}from = ["proxy.example"]\n': "is not a valid IPv4 network",
     f'{HEADER}from = ["10.0.0.1"]\nuser = "Remote_User"\n': "user",
     f'{HEADER.partition(chr(10))[2]}from = ["10.0.0.1"]\n': "trusted_header needs public_url",
 }
