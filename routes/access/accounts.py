@@ -15,11 +15,15 @@ from collections.abc import Collection
 from itertools import chain, count
 
 from msgspec import Struct
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
+from app.config.sign_in_settings import TrustedHeaderSpec
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.principals import LOCAL_USER, in_use
 from app.storage.tokens import TokenChanged, TokenRow, TokenStore
+from routes.access.peers import PEER, Peer
 from routes.access.token_text import fingerprint
 from routes.protocol.errors import Refused
 from tools.base.patterns import lazy_pattern
@@ -28,6 +32,7 @@ from tools.base.rights import Role
 PROVIDER, PROXY = "oidc", "proxy"  # kinds
 TRIES = 5  # of people who come at the same time under one name
 MOST_NAME = 56  # characters, and a number behind them
+MOST_GIVEN = 256  # characters of a name in a header
 UNFIT = lazy_pattern(r"[^A-Za-z0-9._-]+")
 NO_ROLE = (
     "You are signed in, but nothing gives you a role on this server. Ask its operator for a group that has one, or for "
@@ -52,6 +57,31 @@ def kind_of(row: TokenRow) -> str:
     """The way in of a row's person: `token`, or what vouches for them."""
     kind, colon, _ = row.sha256.partition(":")
     return kind if colon else "token"
+
+
+def named_person(spec: TrustedHeaderSpec, scope: Scope, headers: Headers) -> Person | None:
+    """The person that a proxy names; None where the request has no such header. Raises Refused.
+
+    A request that has it from elsewhere, twice, or in a spelling that other programs take for it (`Remote_User`), is
+    refused: it wants to be taken for another's.
+    """
+    wanted = {name for name in (spec.user, spec.groups) if name}
+    found = [name for name in headers if name.replace("_", "-") in wanted]
+    if not found:
+        return None
+    peer = scope.get("state", {}).get(PEER)
+    address = peer.address if isinstance(peer, Peer) else None
+    if address is None or not any(address in network for network in spec.proxies):
+        raise Refused(400, "untrusted_header", f"{found[0]} is for the configured proxies only. Leave it out.")
+    if len(found) > len(set(found)) or not wanted.issuperset(found):
+        raise Refused(400, "untrusted_header", f"The proxy sends {found[0]} twice, or in two spellings. Correct it.")
+    name = headers.get(spec.user, "").strip()
+    if not name or len(name) > MOST_GIVEN or not name.isprintable():
+        raise Refused(400, "untrusted_header", f"The proxy sends no name in {spec.user}. Correct it.")
+    groups = headers.get(spec.groups, "") if spec.groups else ""
+    if (role := spec.role_of([one.strip() for one in groups.split(",")])) is None:
+        raise Refused(403, "not_admitted", NO_ROLE)
+    return Person(key_of(PROXY, name), name, role)
 
 
 async def account_of(store: TokenStore, person: Person) -> TokenRow:

@@ -28,7 +28,7 @@ from app.storage.changes import StoreFailed
 from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
-from routes.access.accounts import Person, account_of
+from routes.access.accounts import Person, account_of, named_person
 from routes.access.local_admin import LocalAdmin, uid_of
 from routes.access.metrics_access import MetricsAccess
 from routes.access.oidc import CALLBACK as PROVIDER_CALLBACK
@@ -37,7 +37,6 @@ from routes.access.request_rates import REQUESTS, WRONG, Rates, Window
 from routes.access.sign_ins import SIGN_IN_HEADER, Shown, shown_by, sign_in_of
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
-from routes.access.trusted_header import named_person
 from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.patterns import lazy_pattern
