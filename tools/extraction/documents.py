@@ -12,17 +12,18 @@ import importlib.util
 import os
 import sys
 import tempfile
+import textwrap
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct
 
-from tools.extraction.formats import BY_KIND
+from tools.extraction.formats import BY_KIND, PDF
 from tools.process.command_output import CommandFailed, output_of
 from tools.sandbox.bubblewrap import Bubblewrap
 from tools.sandbox.closed_box import closed_box
@@ -33,6 +34,9 @@ TIME_LIMIT_S = 10  # of CPU time; what is read by then is used
 WAIT_S = 30.0
 MOST_AT_ONCE = 2
 MOST_KEPT = 16_000_000  # characters of all documents that are kept
+_LINE = 1_000  # characters; longer ones, as paragraphs are, become several
+_LITTLE = 20  # characters of a page that is a picture, such as a scan with a number below it
+_PICTURE = "(no text: a picture)"
 _MOST_OUTPUT = 128 << 20
 _LIBRARIES = ("pypdfium2", "python_calamine", "justhtml", "msgspec", "regex")
 _UNBOXED = (
@@ -75,10 +79,19 @@ class Extracted(Struct, frozen=True):
         unit = unit if any(one.mark.startswith(unit) for one in self.sections) else "part"
         return f"{number:,} {unit if number == 1 else f'{unit}s'}"
 
+    def lines(self) -> Iterator[tuple[str, str, int]]:
+        """Yield each line as `read_file` counts them, the mark above it, and the number of a page that is a picture."""
+        for number, section in enumerate(self.sections, start=1):
+            yield f"[{section.mark}]", section.mark, 0
+            for line in section.text.split("\n") if section.text else ():
+                for part in textwrap.wrap(line, _LINE) if len(line) > _LINE else (line,):
+                    yield part, section.mark, 0
+            if self.kind == PDF.kind and len(section.text.strip()) < _LITTLE:
+                yield _PICTURE, section.mark, number
+
     @property
-    def text(self) -> str:
-        """All text, each section below its mark."""
-        return "\n".join(f"[{one.mark}]\n{one.text}" for one in self.sections)
+    def has_text(self) -> bool:
+        return any(section.text for section in self.sections)
 
 
 class _Line(Struct, frozen=True, omit_defaults=True):
@@ -95,7 +108,7 @@ class _Line(Struct, frozen=True, omit_defaults=True):
 _kept: OrderedDict[str, Extracted] = OrderedDict()  # by SHA-256 and suffix: the same in every server process
 
 
-async def extracted(source: bytes | BinaryIO, name: str, sandbox: Sandbox | NoSandbox) -> Extracted:
+async def extracted(source: bytes | BufferedIOBase, name: str, sandbox: Sandbox | NoSandbox) -> Extracted:
     """Return the text of a document, given as bytes or as an open file. Raises UnreadableDocument."""
     suffix = Path(name).suffix.lower()[:16]
     suffix = suffix if suffix.isascii() and suffix.isprintable() else ""
@@ -117,7 +130,7 @@ async def extracted(source: bytes | BinaryIO, name: str, sandbox: Sandbox | NoSa
 
 
 async def page_pictures(
-    source: bytes | BinaryIO, pages: Sequence[int], sandbox: Sandbox | NoSandbox
+    source: bytes | BufferedIOBase, pages: Sequence[int], sandbox: Sandbox | NoSandbox
 ) -> tuple[bytes, ...]:
     """Return pictures (PNG) of these pages of a PDF. Raises UnreadableDocument."""
     with _opened(source) as file:
@@ -126,7 +139,7 @@ async def page_pictures(
 
 
 @contextmanager
-def _opened(source: bytes | BinaryIO) -> Iterator[BinaryIO]:
+def _opened(source: bytes | BufferedIOBase) -> Iterator[BufferedIOBase]:
     if not isinstance(source, bytes):
         yield source
         return
@@ -136,7 +149,7 @@ def _opened(source: bytes | BinaryIO) -> Iterator[BinaryIO]:
         yield file
 
 
-def _digest(file: BinaryIO, suffix: str) -> str:
+def _digest(file: BufferedIOBase, suffix: str) -> str:
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest() + suffix
 
@@ -148,7 +161,7 @@ def _keep(key: str, found: Extracted) -> None:
         size -= sum(len(one.text) for one in _kept.popitem(last=False)[1].sections)
 
 
-async def _lines(file: BinaryIO, sandbox: Sandbox | NoSandbox, *arguments: str) -> list[_Line]:
+async def _lines(file: BufferedIOBase, sandbox: Sandbox | NoSandbox, *arguments: str) -> list[_Line]:
     """Return the output of the reader. Raises UnreadableDocument."""
     if not isinstance(sandbox, Bubblewrap | Landlock):
         raise UnreadableDocument(_UNBOXED)

@@ -13,10 +13,11 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 from zipfile import BadZipFile
 
 from tools.extraction.formats import BY_KIND, HEAD, Format, format_of
-from tools.extraction.output import OutOfTime, Refused, Sections, put, put_sections
+from tools.extraction.output import OutOfTime, Refused, put, put_sections
 
 MOST_BYTES = 64 << 20  # of a document
 _MEMORY = 1 << 30
@@ -81,9 +82,9 @@ def _read(found: Format, data: bytes, suffix: str) -> None:
     put(left_out=left_out)
 
 
-def _function(place: str) -> Callable[..., Sections]:
+def _function(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(".")
-    found: Callable[..., Sections] = getattr(import_module(f"{__package__}.{module}"), name)
+    found: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), name)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from email import message_from_bytes
-from email.message import EmailMessage
+from email.message import MIMEPart
 from email.policy import default
 
 from tools.extraction.output import Sections, in_pieces
@@ -27,7 +27,7 @@ def page(data: bytes, _: str) -> Sections:
 
 def mail(data: bytes, _: str) -> Sections:
     """Yield the headers and the text of a mail, and then a list of what is attached."""
-    message: EmailMessage = message_from_bytes(data, policy=default)  # type: ignore[assignment]
+    message = message_from_bytes(data, policy=default)
     headers = [f"{name}: {' '.join(str(message[name]).split())}" for name in _HEADERS if message[name]]
     body = message.get_body(("plain", "html"))
     yield "part 1", "\n".join([*headers, "", _text(body) if body else ""])
@@ -37,12 +37,12 @@ def mail(data: bytes, _: str) -> Sections:
         yield "attachments", "\n".join(lines)
 
 
-def _text(part: EmailMessage) -> str:
+def _text(part: MIMEPart) -> str:
     raw = part.get_payload(decode=True)
     kind = f"{part.get_content_type()}; charset={part.get_content_charset('')}"
     return text_of(raw if isinstance(raw, bytes) else b"", kind, _URL, _S).text
 
 
-def _size(part: EmailMessage) -> str:
+def _size(part: MIMEPart) -> str:
     raw = part.get_payload(decode=True)
     return f"{len(raw) if isinstance(raw, bytes) else 0:,}"
