@@ -11,10 +11,11 @@ from typing import Any
 import pypdfium2
 from pypdfium2 import raw
 
-from tools.extraction.output import Refused, Sections
+from tools.extraction.output import PICTURE, Refused, Sections
 
 SIDE = 1_400  # pixels of the longer side of a picture
 _COLOURED = 1 << 20  # bytes of a picture that is larger in colour: then it is grey
+_LITTLE = 20  # characters of a page that may be a picture, such as a scan with a number below it
 _LARGEST_SCALE = 3.0
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by the bytes of a pixel
 
@@ -53,6 +54,9 @@ def _text(document: Any, number: int) -> str:
             text: str = text_page.get_text_bounded()  # what lies beside the page is not seen, and left out
         finally:
             text_page.close()
+        kinds = [one.type for one in page.get_objects(max_depth=2)] if len(text.strip()) < _LITTLE else []
+        if raw.FPDF_PAGEOBJ_IMAGE in kinds or (kinds and not text.strip()):
+            text += PICTURE
     finally:
         page.close()
     return "\n".join(line.rstrip() for line in text.replace("\ufffe", "-").splitlines())
