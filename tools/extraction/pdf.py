@@ -81,7 +81,7 @@ def _png(bitmap: Any) -> bytes:
     """Encode a picture; https://www.w3.org/TR/png-3/."""
     held, row = bytes(bitmap.buffer), bitmap.width * bitmap.n_channels
     lines = b"".join(b"\0" + held[at : at + row] for at in range(0, bitmap.stride * bitmap.height, bitmap.stride))
-    header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, _COLOUR_TYPES[bitmap.n_channels], 0, 0, 0)
+    header = struct.pack(">II", bitmap.width, bitmap.height) + bytes((8, _COLOUR_TYPES[bitmap.n_channels], 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))

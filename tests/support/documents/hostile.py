@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 DOCUMENTS = Path("fixtures/documents")
-_W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
 def archive(**parts: bytes | str) -> bytes:
@@ -24,7 +22,7 @@ def archive(**parts: bytes | str) -> bytes:
 
 
 def docx(body: str | bytes, before: str = "") -> bytes:
-    whole = f"<?xml version='1.0'?>{before}<w:document {_W}><w:body>".encode()
+    whole = f"<?xml version='1.0'?>{before}<w:document xmlns:w='urn:w'><w:body>".encode()
     whole += (body.encode() if isinstance(body, str) else body) + b"</w:body></w:document>"
     return archive(word__document_0xml=whole)
 
@@ -51,8 +49,8 @@ def xlsx(cells: str, **parts: bytes) -> bytes:
 
 
 def sheet(*cells: tuple[str, str], dimension: str = "A1") -> str:
-    rows = "".join(f'<row r="{at.lstrip("ABCDEFXD")}"><c r="{at}"><v>{value}</v></c></row>' for at, value in cells)
-    return f'<worksheet xmlns="{_MAIN}"><dimension ref="{dimension}"/><sheetData>{rows}</sheetData></worksheet>'
+    rows = "".join(f'<row r="{at[at.index("1") :]}"><c r="{at}"><v>{value}</v></c></row>' for at, value in cells)
+    return f'<worksheet xmlns="urn:s"><dimension ref="{dimension}"/><sheetData>{rows}</sheetData></worksheet>'
 
 
 def odf(name: str, content: str, **parts: str) -> bytes:
@@ -111,7 +109,8 @@ def repeated(element: str, **counts: int) -> str:
     rows = f'table:number-rows-repeated="{counts["rows"]}"'
     columns = f'table:number-columns-repeated="{counts["columns"]}"'
     cell = f'<table:table-cell {columns} office:value-type="string"><text:p>{element}</text:p></table:table-cell>'
-    return f"<table:table table:name='T'><table:table-row {rows}>{cell}</table:table-row></table:table>"
+    table = f'<table:table table:name="T"><table:table-row {rows}>{cell}</table:table-row></table:table>'
+    return f"<office:spreadsheet>{table}</office:spreadsheet>"
 
 
 LAUGHS = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
@@ -119,6 +118,15 @@ LAUGHS = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
 )
 ENTITY = '<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
 BLOCK = b"<w:p><w:r><w:t>" + b" " * 1000 + b"</w:t></w:r></w:p>"
+
+_ROOT = "<< /Type /Catalog /Pages 2 0 R >>"
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_CYCLE = "<< /Type /Pages /Count 9 /Kids [2 0 R 2 0 R] /Parent 2 0 R >>"
+_SLIDE = "<draw:page><text:p>x</text:p></draw:page>"
+_ENCRYPTED = {"META-INF__manifest_0xml": "<m><encryption-data/></m>"}
+
+FIVE = sheet(("A1", "5"))
+MANY = dict.fromkeys(map(str, range(20_001)), "")
 
 # Name of the file, what makes it, and what has to occur in its text or in the sentence that refuses it.
 HOSTILE: dict[str, tuple[str, Callable[[], bytes], str]] = {
@@ -128,24 +136,24 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "entities that grow": ("a.docx", lambda: docx(paragraph("&i;"), f"{LAUGHS}]>"), "entities"),
     "an entity that reads a file": ("a.docx", lambda: docx(paragraph("&x;"), ENTITY), "entities"),
     "deep nesting": ("a.docx", lambda: docx("<w:p>" * 100_000), "deeply"),
-    "many parts": ("a.docx", lambda: archive(word__document_0xml="", **{f"p{at}": "" for at in range(20_001)}), "parts"),
+    "many parts": ("a.docx", lambda: archive(word__document_0xml="", **MANY), "parts"),
     "sizes that lie": ("a.docx", lambda: lying_size(docx(paragraph("small"))), ""),
-    "a bomb of shared strings": ("a.xlsx", lambda: xlsx(sheet(("A1", "5")), xl__sharedStrings_0xml=b"<sst>" + b"<si/>" * 50_000_000), ""),
+    "a bomb of shared strings": ("a.xlsx", lambda: xlsx(FIVE, xl__sharedStrings_0xml=b"<si/>" * 50_000_000), ""),
     "two distant cells": ("a.xlsx", lambda: xlsx(sheet(("A1", "5"), ("XFD1048576", "6"))), ""),
     "a size that lies": ("a.xlsx", lambda: xlsx(sheet(("A1", "5"), dimension="A1:XFD1048576")), "| 5 |"),
-    "repeated cells": ("a.ods", lambda: odf("stock.ods", f"<office:spreadsheet>{repeated('x', rows=10**6, columns=16_000)}</office:spreadsheet>"), ""),
-    "an encrypted letter": ("a.odt", lambda: odf("letter.odt", "", **{"META-INF__manifest_0xml": "<m><encryption-data/></m>"}), "encrypted"),
-    "many slides": ("a.odp", lambda: odf("deck.odp", "<draw:page><text:p>x</text:p></draw:page>" * 100_000), "[slide 5000]"),
-    "pages that are their own parent": ("a.pdf", lambda: pdf("<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Count 9 /Kids [2 0 R 2 0 R] /Parent 2 0 R >>"), ""),
-    "a stream with the length of itself": ("a.pdf", lambda: pdf("<< /Type /Catalog /Pages 2 0 R >>", "<< /Length 2 0 R >> stream\nx\nendstream"), ""),
+    "repeated cells": ("a.ods", lambda: odf("stock.ods", repeated("x", rows=10**6, columns=16_000)), ""),
+    "an encrypted letter": ("a.odt", lambda: odf("letter.odt", "", **_ENCRYPTED), "encrypted"),
+    "many slides": ("a.odp", lambda: odf("deck.odp", _SLIDE * 100_000), "[slide 5000]"),
+    "pages that are their own parent": ("a.pdf", lambda: pdf(_ROOT, _CYCLE), ""),
+    "a stream with the length of itself": ("a.pdf", lambda: pdf(_ROOT, "<< /Length 2 0 R >> stream\nx\nendstream"), ""),
     "100,000 pages": ("a.pdf", lambda: many_pages(100_000), "everything from page 5001 on"),
     "content that unpacks twice": ("a.pdf", flate_bomb, ""),
     "no PDF behind its header": ("a.pdf", lambda: b"%PDF-1.7\n" + random.Random(1).randbytes(100_000), "damaged"),
     "a PDF that is an archive": ("a.pdf", lambda: b"%PDF-1.7\n" + read("memo.docx"), "damaged"),
     "an archive that is a PDF": ("a.docx", lambda: read("report.pdf"), "Revenue grew"),
     "a document under another name": ("a.csv", lambda: read("memo.docx"), "crane"),
-    "an encrypted document": ("a.docx", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le"), "is encrypted"),
-    "an old document": ("a.doc", lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "WordDocument".encode("utf-16-le"), "before 2007"),
+    "an encrypted document": ("a.docx", lambda: _OLE + "EncryptedPackage".encode("utf-16-le"), "is encrypted"),
+    "an old document": ("a.doc", lambda: _OLE + "WordDocument".encode("utf-16-le"), "before 2007"),
     "a book without an end": ("a.epub", lambda: book(4_000), ""),
     "a mail in a mail": ("a.eml", lambda: nested_mail(5_000), ""),
     "a page of tags": ("a.html", lambda: b"<html>" + b"<div><p>" * 2_000_000, ""),
