@@ -1,7 +1,7 @@
 """Settings that an admin may change while the server runs. A change is stored, and holds over flags and files.
 
-Only limits, habits and guards of runs are among them: how the server is reached, what it may touch and the rights to decide
-stay with those who can start it. The next run reads a change; runs that are under way keep what they began with.
+Only limits, habits and guards of runs are among them: how the server is reached, what it may touch and the rights to
+decide stay with those who can start it. The next run reads a change; runs that are under way keep what they began with.
 """
 
 from __future__ import annotations

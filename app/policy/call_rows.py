@@ -25,9 +25,9 @@ _FOR_CLIENTS = "a tool of the client is not asked about here"
 class CallRequest(Struct, frozen=True, kw_only=True):
     """A call to decide on, and what others say of it.
 
-    `objection`: that of a guard, `hook`: what the hooks, or a judge without a verdict, make of the call. `dispatch` asks the dispatcher, or the gate
-    alone where there is none. `quoted_in`: the place at which the model has read this call; empty if there is none, or
-    if a person has granted exactly this quotation. `is_handed`: the client runs it.
+    `objection`: that of a guard, `hook`: what the hooks make of the call, or a judge without a verdict. `dispatch` asks
+    the dispatcher, or the gate alone where there is none. `quoted_in`: the place at which the model has read this call;
+    empty if there is none, or if a person has granted exactly this quotation. `is_handed`: the client runs it.
     """
 
     name: str

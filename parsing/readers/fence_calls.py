@@ -107,9 +107,9 @@ class FenceCall(Reader):
                 if len(others) == 1:
                     self._sink.open(others[0])
                 raise Misfit(
-                    f"This {self._name} fence holds arguments of {' or '.join(others[:3])}, so it was not run. To call a "
-                    f"tool, write a fence whose tag is the tool's name. {fence_usage(schema)} If that is what it is, write "
-                    f"it as a JSON object with the arguments of {self._name}."
+                    f"This {self._name} fence holds arguments of {' or '.join(others[:3])}, so it was not run. To call "
+                    f"a tool, write a fence whose tag is the tool's name. {fence_usage(schema)} If that is what it is, "
+                    f"write it as a JSON object with the arguments of {self._name}."
                 )
         return [(self._name, fill(body, schema))]
 

@@ -33,8 +33,8 @@ def backgroundable(foreground: Run) -> Run:
 
 
 def unmarked(arguments: Arguments) -> Arguments:
-    """The arguments of `bash` with every leading `#!bg` or `#bg` turned into `background`. Idempotent: no marker is left for
-    later code to act on, so the call that is approved is the call that runs."""
+    """The arguments of `bash` with every leading `#!bg` or `#bg` turned into `background`. Idempotent: no marker is
+    left for later code to act on, so the call that is approved is the call that runs."""
     command = arguments.get("command")
     if not isinstance(command, str):
         return arguments
