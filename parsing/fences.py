@@ -33,8 +33,6 @@ _TICKS = re.compile("`+")
 _LAST_FENCE = re.compile(
     r"^ {0,3}(?P<run>`{3,}|~{3,})[^\n`~]*\n(?P<body>\s*\{[^`~]*)\n {0,3}(?P=run)\s*\Z", re.MULTILINE
 )
-    r"^ {0,3}(?P<run>`{3,}|~{3,})[^\n`~]*\n(?P<body>\s*\{[^`~]*)\n {0,3}(?P=run)\s*\Z", re.MULTILINE
-)
 USUAL = ("command", "code", "query", "content", "text", "input")
 
 
