@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, Strict
 
 from app.core.rules import ApprovalMode, WhenAbsent, checked_pattern
 from app.core.sampling import Sampling
+from app.core.session_modes import SessionModes
 from app.core.settings_fields import DAY_S
 from app.core.strict_model import storable
 from tools.base.patterns import lazy_pattern
@@ -69,7 +70,7 @@ class SessionPresets(PresetDefaults):
     instructions: Annotated[str, Field(max_length=MOST_PROMPT), AfterValidator(_written)] | None = None
 
 
-class SessionDefaults(SessionPresets):
+class SessionDefaults(SessionPresets, SessionModes):
     """The options that a session sets for its runs; `profile` is the name of the one that they use."""
 
     profile: str | None = Field(default=None, max_length=LONGEST_PROFILE)

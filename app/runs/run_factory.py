@@ -21,7 +21,7 @@ from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
 from app.checkpoints.scratch import GONE, ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
-from app.config.folders import FolderGone, workspace_of
+from app.config.folders import FolderGone, folder_below, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
@@ -276,7 +276,12 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
-        workspace = above.workspace if above else (self.scratch.of(own) or workspace)
+        if above:
+            workspace = above.workspace
+        elif folder := self.scratch.of(own):
+            workspace = folder
+        elif options.workspace:
+            workspace = await asyncio.to_thread(folder_below, workspace, options.workspace)
         gate = self.gate_of(principal, options, workspace)
         await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
@@ -339,7 +344,7 @@ class RunFactory(Struct, kw_only=True):
 
     def records(self, options: RunOptions) -> bool:
         """Return True if a run with these options is recorded."""
-        return self.settings.record if options.record is None else options.record
+        return (self.settings.record if options.record is None else options.record) and not options.temporary
 
     def _recorder(
         self,
@@ -379,7 +384,9 @@ class RunFactory(Struct, kw_only=True):
         """Return the folder in which the runs of a session work. Raises FolderUnsafe, FolderUnusable, StoreFailed."""
         if own := self.scratch.of(await self.scratch_session(session)):
             return own
-        return await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
+        whole = await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
+        kept = await self.profiles.session_defaults(session)
+        return await asyncio.to_thread(folder_below, whole, kept.workspace) if kept and kept.workspace else whole
 
     def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate) -> RunTexts:
         override = self.redactor.redact_value(options.override)

@@ -13,6 +13,7 @@ from app.context.prompt import Override
 from app.context.system_text import SystemText, as_fields
 from app.core.profile_spec import LONGEST_PROFILE, RunDefaults
 from app.core.rules import WhenAbsent
+from app.core.session_modes import SessionModes
 from app.core.strict_model import StrictModel
 from app.profiles.pinned import Pinned
 from app.runs.discipline.run_terminals import TerminalSize
@@ -30,7 +31,7 @@ class ClientTool(StrictModel):
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class RunOptions(RunDefaults):
+class RunOptions(RunDefaults, SessionModes):
     """All are optional; the settings hold where one is left out. A new option of a run is one field here.
 
     `pinned`: what the profiles of the run add to the options. No client can send it.

@@ -79,7 +79,7 @@ class Scanner(Struct):
     _device: int = 0
     _until: float = 0.0
 
-    def run(self, workspace: str) -> Look:
+    def run(self, workspace: Path | str) -> Look:
         """Look at everything within the limits. Blocks; raises what `keep` raises."""
         began = time.time_ns()
         self._until = time.monotonic() + self.limits.seconds

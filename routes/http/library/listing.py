@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from app.core.session_modes import NAMES
 from app.storage.changes import Change
 from app.storage.library.folders import FolderRow, ListChanged, SessionArchived, SessionMoved, SessionPinned, Shelf
 from app.storage.search_words import words_of
@@ -26,8 +27,9 @@ def session_fields(row: SessionRow, busy: Collection[str]) -> dict[str, Any]:
     used = {"created": row.created, "updated": row.updated, "running": row.id in busy}
     place = {"pinned": bool(row.pinned), "archived": bool(row.archived), "folder": row.folder or None}
     options = json.loads(row.options)
+    modes = {name: value for name in NAMES if (value := options.pop(name, None))}
     narrowed = {"disabled_tools": json.loads(row.disabled), "profile": options.pop("profile", None), "options": options}
-    return {"id": row.id, "title": row.title} | used | place | narrowed
+    return {"id": row.id, "title": row.title} | used | place | narrowed | modes
 
 
 def folder_fields(row: FolderRow, sizes: dict[str, int]) -> dict[str, Any]:
