@@ -247,9 +247,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
     async with (
         open_services(settings) as services,
-        in_background(
-            services.runs.peers.on_duty("temporary conversations", partial(end_temporary_forever, services)), "temporary"
-        ),
+        in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
     ):
         rows, now = await services.store.tokens(), time.time()
         if not is_loopback(settings.host) and not any(in_use(row, now) for row in rows):

@@ -74,7 +74,7 @@ def new_folder(*, temporary: bool) -> str:
 
 
 def modes_in(policy: str) -> dict[str, Any]:
-    """Return the modes that are on in the policy of a run."""
+    """Return the modes that are on, from the policy of a run or the options of a session."""
     if not any(f'"{name}"' in policy for name in NAMES):
         return {}
     values = json.loads(policy)

@@ -29,7 +29,8 @@ from app.context.history_search import HistorySearch
 from app.context.lesson import Lesson
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
-from app.context.prompt import PLAN_FIRST
+from app.context.prompt import PLAN_FIRST, READ_ONLY
+from app.context.run_rules import RunFacts, sandbox_facts
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
 from app.core.data_delimiters import RULE
@@ -400,6 +401,15 @@ class RunFactory(Struct, kw_only=True):
             project=project,
             profile=profile,
             secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
+            facts=self._facts(options, persona, gate) if self.settings.prompt_rules else None,
+        )
+
+    def _facts(self, options: RunOptions, persona: Persona, gate: Gate) -> RunFacts:
+        return RunFacts(
+            sandbox=sandbox_facts(self.sandbox, self.settings.tool_time_limit_s),
+            attended=not gate.policy.unattended,
+            styled=bool(options.override or options.profile_prompt or persona.soul),
+            channel=options.channel,
         )
 
     def _marks_of(self, scope: RunScope, texts: RunTexts) -> RunMarks | None:
@@ -527,4 +537,5 @@ def limits_of(settings: Settings, options: RunOptions) -> Limits:
 
 def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
-    return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
+    lines = (guards, PLAN_FIRST if options.plans else "", READ_ONLY if options.read_only else "")
+    return "\n\n".join(filter(None, lines))

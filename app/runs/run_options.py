@@ -10,6 +10,7 @@ import msgspec
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 
 from app.context.prompt import Override
+from app.context.run_rules import Channel
 from app.context.system_text import SystemText, as_fields
 from app.core.profile_spec import LONGEST_PROFILE, RunDefaults
 from app.core.rules import WhenAbsent
@@ -43,6 +44,7 @@ class RunOptions(RunDefaults, SessionModes):
     mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
     record: bool | None = None
+    channel: Channel | None = None
     terminal: TerminalSize | None = None
     permissions: list[Annotated[str, Field(max_length=64)]] | None = Field(default=None, max_length=200)
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)

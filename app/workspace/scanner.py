@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 
 from msgspec import Struct, field
 

@@ -153,7 +153,9 @@ class SessionRequest(StrictModel):
     def _sensible(self) -> SessionRequest:
         changed = (self.title, self.disabled_tools, self.labels, self.pinned, self.archived)
         if not self.sets_options and not self.moves and all(one is None for one in changed):
-            raise ValueError("send title, pinned, archived, folder, disabled_tools, profile, options, read_only or labels")
+            raise ValueError(
+                "send title, pinned, archived, folder, disabled_tools, profile, options, read_only or labels"
+            )
         if self.title is not None:
             self.title = one_line(self.title)
             if not 1 <= len(self.title) <= LONGEST_TITLE:

@@ -67,7 +67,7 @@ class OwnFolder(PosixPath):
 def open_workspace(workspace: Path | str) -> int:
     """Open the directory that paths are below. Raises OSError, also if an own folder was replaced by a link."""
     opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if isinstance(workspace, OwnFolder) and os.readlink(f"/proc/self/fd/{opened}") != str(workspace):
+    if isinstance(workspace, OwnFolder) and Path(f"/proc/self/fd/{opened}").readlink() != Path(workspace):
         os.close(opened)
         raise OSError(errno.ELOOP, "it, or a folder above it, was replaced by a link")
     return opened

@@ -75,7 +75,7 @@ def test_a_folder_that_is_replaced_by_a_link_as_a_command_starts_is_not_worked_i
     own.mkdir()
     other.mkdir()
 
-    class Late(Bubblewrap, frozen=True):  # type: ignore[misc]
+    class Late(Bubblewrap, frozen=True):
         def command(self, *given: Any, **named: Any) -> Command:
             made = super().command(*given, **named)
             own.rmdir()
