@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.checkpoints.scratch import remove_folder
 from app.config.folders import FolderUnsafe
-from app.core.session_modes import GONE_WITH_IT
+from app.core.profile_spec import GONE_WITH_IT
 from app.policy.current_rights import principal_named
 from app.profiles.library import defaults_of
 from app.storage.changes import StoreFailed

@@ -63,11 +63,11 @@ def _approvals(facts: RunFacts, tools: Sequence[Tool]) -> str:
 
 
 SECTIONS = (
-    Section("safety", 35, lambda _, tools: SAFETY if any(tool.risk is not Risk.READ for tool in tools) else ""),
+    Section("safety", 30, lambda _, tools: SAFETY if any(tool.risk is not Risk.READ for tool in tools) else ""),
     Section("approvals", 45, _approvals),
-    Section("sandbox", 90, lambda facts, tools: facts.sandbox if any(t.name in COMMAND_TOOLS for t in tools) else ""),
+    Section("sandbox", 80, lambda facts, tools: facts.sandbox if any(t.name in COMMAND_TOOLS for t in tools) else ""),
     Section("brevity", 25, lambda facts, tools: BRIEF if tools and not facts.styled else ""),
-    Section("channel", 30, lambda facts, _: SHOWN[facts.channel] if facts.channel else ""),
+    Section("channel", 25, lambda facts, _: SHOWN[facts.channel] if facts.channel else ""),
 )
 
 

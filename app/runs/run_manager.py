@@ -18,7 +18,7 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
-from app.core.session_modes import TEMPORARY, modes_in
+from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
 from app.log.event_writer import EventWriter, Listeners, observer_of
 from app.log.run_stream import watched

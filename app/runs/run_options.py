@@ -12,9 +12,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 from app.context.prompt import Override
 from app.context.run_rules import Channel
 from app.context.system_text import SystemText, as_fields
-from app.core.profile_spec import LONGEST_PROFILE, RunDefaults
+from app.core.profile_spec import LONGEST_PROFILE, RunDefaults, SessionModes
 from app.core.rules import WhenAbsent
-from app.core.session_modes import SessionModes
 from app.core.strict_model import StrictModel
 from app.profiles.pinned import Pinned
 from app.runs.discipline.run_terminals import TerminalSize

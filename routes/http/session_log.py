@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.budget.usage_report import sums
-from app.core.session_modes import modes_in
+from app.core.profile_spec import modes_in
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked

@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
-from app.core.profile_spec import SessionDefaults, SessionPresets
-from app.core.session_modes import NAMES
+from app.core.profile_spec import MODE_NAMES, SessionDefaults, SessionPresets
 from app.profiles.library import defaults_of
 from app.runs.branching.forking import MOST_BRANCHES
 from app.storage.library.folders import EVERYWHERE, Shelf
@@ -177,7 +176,7 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
     """Raises UnknownProfile, UnknownModel, ModeForbidden, StoreFailed."""
     given = (body.options or SessionPresets()).model_dump() if "options" in body.model_fields_set else None
     earlier = defaults_of(row.options) or SessionDefaults()
-    modes = {name: getattr(earlier, name) for name in NAMES}
+    modes = {name: getattr(earlier, name) for name in MODE_NAMES}
     if body.read_only is not None:
         modes["read_only"] = body.read_only
     kept = (earlier.model_dump(exclude={"profile"}) if given is None else given) | modes

@@ -12,10 +12,9 @@ from pydantic import ValidationError
 from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
 from app.core.messages import Message
-from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
+from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE, MODE_NAMES, SessionModes
 from app.core.rules import WhenAbsent
 from app.core.sampling import IN_CHAT_COMPLETIONS, Sampling
-from app.core.session_modes import NAMES, SessionModes
 from app.models.endpoints.model_registry import UnknownModel
 from app.profiles.library import UnknownProfile
 from app.runs.run_options import RunOptions
@@ -51,7 +50,7 @@ def model_choice(name: str | None) -> ModelChoice:
 
 def modes_of_headers(headers: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the modes that headers such as `X-Dragoman-Temporary: true` name. Raises Refused."""
-    given = {name: headers.get(f"x-dragoman-{name.replace('_', '-')}") for name in NAMES}
+    given = {name: headers.get(f"x-dragoman-{name.replace('_', '-')}") for name in MODE_NAMES}
     values = {name: FLAGS.get(text, text) for name, text in given.items() if text is not None}
     try:
         return SessionModes.model_validate(values).model_dump(exclude_none=True)

@@ -15,7 +15,7 @@ from app.checkpoints.undo import MOST_NAMED, UndoRefused
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
 from app.context.project_files import DigestChanged
-from app.core.session_modes import ModeFixed
+from app.core.profile_spec import ModeFixed
 from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NothingHeld, ServerOfFile, UnfitServer
 from app.memory.limits import MemoryFull, UnfitMemory

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from app.checkpoints.scratch import FORK, Moment, own_session
 from app.core.events import Notice, RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.core.messages import Message, dump
+from app.core.profile_spec import TEMPORARY, modes_in
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.core.session_modes import TEMPORARY, modes_in
 from app.runs.branching.forking import TEMPORARY_ENDS, Cut, Forking, NotForkable
 from app.runs.branching.run_cut import Edit, RunCut, cut_run, edited, renumbered
 from app.runs.composition.unattended import stored_options

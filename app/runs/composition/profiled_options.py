@@ -13,9 +13,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.config.settings import Settings
-from app.core.profile_spec import SessionDefaults
+from app.core.profile_spec import (
+    MODE_NAMES,
+    MODES,
+    NEW_FOLDER,
+    TEMPORARY,
+    SessionDefaults,
+    SessionModes,
+    check_modes,
+    modes_of,
+    new_folder,
+)
 from app.core.rules import WhenAbsent
-from app.core.session_modes import MODES, NAMES, NEW, TEMPORARY, SessionModes, check_modes, modes_of, new_folder
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.cascade import Applied, Layers, Value
 from app.profiles.library import Profiles, UnknownProfile
@@ -101,10 +110,10 @@ class ProfiledOptions(Struct, frozen=True):
 
 def with_modes(options: RunOptions, modes: SessionModes) -> RunOptions:
     """Return the options with these modes instead of their own, and with what the modes set."""
-    values = {name: getattr(modes, name) for name in NAMES}
+    values = {name: getattr(modes, name) for name in MODE_NAMES}
     if not modes_of(modes) and not modes_of(options):
         return options
-    if values["workspace"] == NEW:
+    if values["workspace"] == NEW_FOLDER:
         values["workspace"] = new_folder(temporary=bool(values[TEMPORARY]))
     sets = {name: value for mode in MODES if values[mode.name] for name, value in mode.sets.items()}
     pinned = options.pinned or NOTHING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.config.folders import FolderUnsafe
-from app.core.session_modes import ModeFixed
+from app.core.profile_spec import ModeFixed
 from app.models.endpoints.model_registry import UnknownModel
 from app.profiles.library import ProfileMissing, UnknownProfile
 

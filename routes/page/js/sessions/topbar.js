@@ -29,7 +29,8 @@ export function start(page) {
   const showModes = (modes) => {
     const on = Object.entries(modes ?? {}).filter(([, value]) => value);
     const words = ([name, value]) => (name === "workspace" ? `${t("modes.workspace")}: ${value}` : t(`modes.${name}`));
-    const chip = (mode) => h("span", { class: "mode-chip", dir: "auto", title: t(`modes.${mode[0]}.hint`) }, words(mode));
+    const chip = (mode) =>
+      h("span", { class: "mode-chip", dir: "auto", title: t(`modes.${mode[0]}.hint`) }, words(mode));
     fill(chips, on.map(chip));
   };
   const show = () => {

@@ -28,7 +28,10 @@ async function savedSession(page, id, { profile, options, modes }, changed) {
   const body = { profile, options, ...(modes && { read_only: modes.read_only }) };
   const row = await patch(`/sessions/${encodeURIComponent(id)}`, body);
   const { temporary, read_only, workspace } = row;
-  const stored = { options: { profile: row.profile, options: row.options }, modes: { temporary, read_only, workspace } };
+  const stored = {
+    options: { profile: row.profile, options: row.options },
+    modes: { temporary, read_only, workspace },
+  };
   if (page.store.get("session") === id) page.store.set(stored);
   page.sessions.refresh();
   changed?.(row.profile);
@@ -89,7 +92,8 @@ function settingsForm(page, { now, save, profiles, defaults }) {
     h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
     keep,
   );
-  const send = () => set({ ...parts.values(now), modes: modes.values() }, now.id ? "conversation.saved" : "conversation.saved.new");
+  const send = () =>
+    set({ ...parts.values(now), modes: modes.values() }, now.id ? "conversation.saved" : "conversation.saved.new");
   const props = { class: "form", onsubmit: submitting(submit, outcome, send) };
   return h("form", props, parts.elements, modes.element, buttonRow(submit, reset), outcome.element, byDefault);
 }
