@@ -27,7 +27,7 @@ APPROVALS = (
     "Some calls wait until a person approves them, and the result says what was decided. Do not try a refused call "
     "again in another way: go on without it, or say what is missing."
 )
-UNATTENDED = "Nobody can approve calls in this run: those that would need it are refused. Say what is missing."
+UNATTENDED = "No person can approve calls in this run: those that would need it are refused. Say what is missing."
 BRIEF = "Answer briefly, in the person's language: what you did and found, not what you are about to do."
 SHOWN = {
     "page": "Your answer is shown as Markdown: tables, code, formulas and Mermaid diagrams work.",

@@ -277,12 +277,7 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         workspace, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
-        if above:
-            workspace = above.workspace
-        elif folder := self.scratch.of(own):
-            workspace = folder
-        elif options.workspace:
-            workspace = await asyncio.to_thread(folder_below, workspace, options.workspace)
+        workspace = await self._work_folder(workspace, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
         await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
@@ -342,6 +337,17 @@ class RunFactory(Struct, kw_only=True):
             prepare=partial(self.scratch.fill, own) if own else None,
             narrowed=options.narrowed,
         )
+
+    async def _work_folder(
+        self, workspace: Path, options: RunOptions, above: ParentLimits | None, own: Path | None
+    ) -> Path:
+        """Return the folder in which a run works: that of the run above it, of its session, or of its person.
+
+        Raises FolderUnsafe.
+        """
+        if above or own or not options.workspace:
+            return above.workspace if above else own or workspace
+        return await asyncio.to_thread(folder_below, workspace, options.workspace)
 
     def records(self, options: RunOptions) -> bool:
         """Return True if a run with these options is recorded."""

@@ -39,7 +39,7 @@ def test_each_section_is_there_where_it_applies(facts: RunFacts, tools: list[Too
 
 def test_an_unattended_run_does_not_wait_for_approvals() -> None:
     attended, alone = (run_rules(RunFacts(attended=one), list(TOOLS), LEAST_WINDOW) for one in (True, False))
-    assert "wait until a person approves" in attended and "Nobody can approve" in alone
+    assert "wait until a person approves" in attended and "No person can approve" in alone
 
 
 async def test_sections_cost_what_the_table_says_and_nothing_in_a_small_window() -> None:

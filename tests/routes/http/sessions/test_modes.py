@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.support.models.replies import bash_block, tool_call
 from tests.support.server.delegating import LIMIT_S, delegates, helpers_in
 from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving
+from tests.support.terminal.terminals import terminal
 
 pytestmark = pytest.mark.anyio
 WRITE = tool_call("write_file", path="note.txt", content="SECRET-WORD")
@@ -87,6 +89,43 @@ async def test_an_ordinary_conversation_of_the_same_time_stays(tmp_path: Path) -
         await end_temporary(served.services, time.time() + 3600)
         rows = (await served.client.get("/sessions")).json()["sessions"]
         assert [row["id"] for row in rows] == [kept] and "temporary" not in rows[0]
+
+
+async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> None:
+    body = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
+
+        async def asked(headers: dict[str, str], *more: dict[str, str]) -> tuple[int, str, dict[str, Any]]:
+            sent = body | {"messages": [{"role": "user", "content": "Hello"}, *more]}
+            answer = await served.client.post("/v1/chat/completions", json=sent, headers=headers)
+            session = answer.headers.get("X-Session-Id", "")
+            shown = (await served.client.get(f"/sessions/{session}")).json() if session else {}
+            return answer.status_code, session, shown
+
+        headers = {"X-Dragoman-Temporary": "true", "X-Dragoman-Read-Only": "true", "X-Dragoman-Workspace": "one"}
+        status, session, shown = await asked(headers)
+        assert (status, shown["temporary"], shown["read_only"], shown["workspace"]) == (200, True, True, "one")
+        later = {"role": "assistant", "content": "One."}, {"role": "user", "content": "And?"}
+        assert (await asked(headers, *later))[:2] == (200, session)
+        assert (await asked({"X-Dragoman-Read-Only": "maybe"}))[0] == 400
+        assert (await asked({"X-Dragoman-Workspace": "../x"}))[0] == 400
+        assert (await served.client.get("/sessions")).json()["sessions"] == []
+
+
+async def test_a_terminal_begins_a_temporary_conversation(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
+        url = str(served.client.base_url)
+        async with terminal("chat", "--url", url, "--read-only", home=tmp_path) as shown:
+            await shown.ends_with("\n>")
+            shown.press("Look\r")
+            await shown.until("One.")
+            await shown.ends_with("\n>")
+            shown.press("/temporary Hello\r")
+            await shown.until("Two.")
+            await shown.ends_with("\n>")
+            rows = (await served.client.get("/sessions")).json()["sessions"]
+        assert [(row["title"], row.get("read_only")) for row in rows] == [("Look", True)]
+        assert len(await served.services.store.temporary_sessions(time.time() + 60)) == 1
 
 
 async def test_a_read_only_conversation_stays_so_until_its_person_changes_it(tmp_path: Path) -> None:
