@@ -55,6 +55,7 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
         profile=sendable(args.its_profile) if args.its_profile else None,
         temporary=args.temporary,
         read_only=args.read_only,
+        channel=None if args.json_events or args.answer_only else "terminal",
         workspace=sendable(args.folder) if args.folder else None,
     )
     options = ChatOptions(

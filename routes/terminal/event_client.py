@@ -58,7 +58,7 @@ class Choices(Struct):
     temporary: bool | None = None
     read_only: bool | None = None
     workspace: str | None = None
-    channel: str | None = "terminal"
+    channel: str | None = None
 
     def switch(self, session: str | None) -> None:
         """Go on in another conversation, which has modes of its own, or (None) in a new one."""
