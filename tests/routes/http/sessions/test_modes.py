@@ -76,6 +76,7 @@ async def test_a_temporary_conversation_is_not_listed_and_leaves_nothing(tmp_pat
     assert set(traces(tmp_path, session, helper, run)) <= {"audit"} and not traces(tmp_path, "SECRET-WORD")
 
 
+@pytest.mark.usefixtures("servers")
 async def test_an_ordinary_conversation_of_the_same_time_stays(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
         kept = (await served.chat("Hello"))[0]["session"]
@@ -128,6 +129,7 @@ async def test_a_terminal_begins_a_temporary_conversation(tmp_path: Path) -> Non
         assert len(await served.services.store.temporary_sessions(time.time() + 60)) == 1
 
 
+@pytest.mark.usefixtures("servers")
 async def test_a_read_only_conversation_stays_so_until_its_person_changes_it(tmp_path: Path) -> None:
     async def wrote(served: Served, **body: object) -> bool:
         events = await served.chat("Write", **body)
