@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -154,7 +155,7 @@ async def test_a_read_only_conversation_stays_so_until_its_person_changes_it(tmp
         assert not await wrote(served, session=session)
 
 
-async def test_helpers_have_the_modes_of_their_conversation(tmp_path: Path) -> None:
+async def test_helpers_and_branches_have_the_modes_of_their_conversation(tmp_path: Path) -> None:
     replies = {"Ask": [delegates("Try it"), "Done."], "Try it": [WRITE, "No."]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies) as served:
         events = await served.chat("Ask", read_only=True, workspace="one/two")
@@ -163,6 +164,10 @@ async def test_helpers_have_the_modes_of_their_conversation(tmp_path: Path) -> N
         below = (await served.client.get(f"/sessions/{started['helper_session']}")).json()
         assert (below["read_only"], below["workspace"]) == (True, "one/two")
         assert not list((tmp_path / "work" / "one" / "two").iterdir())
+        session, run = events[0]["session"], events[0]["run"]
+        branch = (await served.client.post(f"/sessions/{session}/fork", json={"after": run})).json()["id"]
+        shown = (await served.client.get(f"/sessions/{branch}")).json()
+        assert (shown["read_only"], shown["workspace"]) == (True, "one/two"), "and so have branches"
 
 
 async def test_files_of_one_folder_are_out_of_reach_in_another(tmp_path: Path) -> None:
@@ -173,8 +178,9 @@ async def test_files_of_one_folder_are_out_of_reach_in_another(tmp_path: Path) -
     looks.append(bash_block(f"pwd; ls; cat {work}/outside.txt {work}/one/note.txt ../outside.txt; echo own > own.txt"))
     looks.append(tool_call("read_file", path="own.txt"))
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done.", *looks, "Done."])) as served:
-        first = await served.chat("Write", workspace="one")
-        assert (work / "one" / "note.txt").exists()
+        file = {"type": "file", "data": b64encode(b"a,b").decode(), "name": "table.csv"}
+        first = await served.chat([{"type": "text", "text": "Write"}, file], workspace="one")
+        assert sorted(path.name for path in (work / "one").iterdir()) == ["note.txt", "table.csv"]
         events = await served.chat("Look", workspace="two")
         texts = [event["text"] for event in of_kind(events, "tool.finished")]
         assert "outside the workspace" in texts[0] and "outside the workspace" in texts[1]
