@@ -28,6 +28,9 @@ class RunSettings(BaseModel, defer_build=True):
         0.85, 0.2, 1, "share of the window from which the older half of the conversation is summarised; 1 for never"
     )
     summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
+    prompt_rules: bool = switch(
+        True, "tell models with a window of 16384 tokens or more about safety, approvals, the sandbox and the channel"
+    )
     result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
     parallel_reads: bool = switch(True, "run the read-only calls of one reply concurrently")
     pty: Literal["auto", "on", "off"] = setting(
