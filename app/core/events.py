@@ -284,6 +284,7 @@ class DocumentUpdated(Struct, frozen=True):
     """A code block of more than 30 lines as a document, if the setting `documents` is on.
 
     `text` is the new part, which is also in `text.delta`; `language` comes with the first part, `done` with the last.
+    So does `title`, if the document is kept with the conversation, which has the first 100 of up to 200,000 characters.
     """
 
     type: ClassVar[str] = "document.updated"
@@ -291,6 +292,7 @@ class DocumentUpdated(Struct, frozen=True):
     text: str
     language: str | None = None
     done: bool | None = None
+    title: str | None = None
 
 
 class PlanUpdated(Struct, frozen=True):
@@ -306,7 +308,7 @@ class PlanUpdated(Struct, frozen=True):
 class LabelsAdded(Struct, frozen=True):
     """The conversation has these labels from here on, besides those that it had.
 
-    `source` says why: `mark`, `path`, `server`, `memory` or `call`; `call` is the call that brought them.
+    `source` says why: `mark`, `path`, `server`, `memory`, `content` or `call`; `call` is the call that brought them.
     """
 
     type: ClassVar[str] = "labels.added"
