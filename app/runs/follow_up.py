@@ -104,8 +104,16 @@ class FollowUps:
     """Tells each session of the ends of its jobs, one after the other, each at most once."""
 
     def __init__(
-        self, jobs: Jobs, turns: Turns, begin: Begin, keep: Keep, unpaused: Callable[[], Awaitable[None]]
+        self,
+        jobs: Jobs,
+        turns: Turns,
+        begin: Begin,
+        keep: Keep,
+        unpaused: Callable[[], Awaitable[None]],
+        *,
+        busy_s: float = BUSY_S,
     ) -> None:
+        self._busy_s = busy_s
         self._jobs = jobs
         self._unpaused = unpaused
         self._turns = turns
@@ -126,7 +134,7 @@ class FollowUps:
                 await self._quiet(job.session)
                 # Surely: what has begun is to be kept as given.
                 if await run_shielded(self._start_run(job, message)):
-                    await asyncio.sleep(BUSY_S)
+                    await asyncio.sleep(self._busy_s)
 
     async def _start_run(self, job: Job, message: str) -> bool:
         """Start the run; return True if it is to wait, because there are as many background runs as may be."""

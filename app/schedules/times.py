@@ -39,7 +39,10 @@ MACROS = {
 }
 CRON_HINT = "Write five fields (minute, hour, day of month, month, day of week) such as `30 7 * * MON-FRI`, or @daily."
 EVERY_HINT = "Write an interval such as 90m, 1h30m or 2d, from 1m to 366d."
-ONCE_HINT = "Write a date and time such as 2027-01-31T09:00, or with an offset: 2027-01-31T09:00+01:00."
+ONCE_HINT = (
+    "Write a date and time such as 2027-01-31T09:00, or with an offset: 2027-01-31T09:00+01:00; or 17:00, tomorrow "
+    "9:30 or in 20m."
+)
 _SPAN = lazy_pattern(r"(?:[0-9]{1,8}[smhd])+")
 _PART = lazy_pattern(r"([0-9]{1,8})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

@@ -192,7 +192,8 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
 async def delete_session(request: Request) -> Response:
     """Delete a session with its runs.
 
-    Stops what runs in it, background jobs included. Its [branches](#branches) stay, with what they have of its runs.
+    Stops what runs in it, background jobs included, and deletes the schedules that answer in it. Its
+    [branches](#branches) stay, with what they have of its runs.
     """
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from app.schedules.times import KINDS, Timetable, UnfitTime, checked, zone_named
 from app.schedules.words import absolute, in_words
-from app.storage.store import Store
 from app.storage.schedules import NEW
+from app.storage.store import Store
 from app.transcript.run_request import HELPER, SENT_BY, UNASKED, has_mark
 from app.transcript.titles import title_of
 from parsing import Arguments
@@ -25,8 +25,8 @@ from tools.base.rights import OutboundEffect
 from tools.tool import Context
 
 ABOUT = (
-    "Reminders and schedules of the person: messages that begin a run at their times. once: 17:00, tomorrow 9:30, "
-    "in 20m or a date; cron: five fields; every: 90m. The answer comes here, unless here is false."
+    "Reminders of the person: messages that begin a run at their times, by the person's clock. once: 17:00, tomorrow "
+    "9:30, in 20m or a date; cron: five fields; every: 90m. The answer comes here, unless here is false."
 )
 ADD = "add"
 LOOKS = ("list", "show", "triggers")
