@@ -297,7 +297,7 @@ class Scheduler:
 
         key = IdempotencyKey(f"schedule\n{row.id}\n{occurrence}", "")  # no request can have it: theirs are printable
         notice = Notice("schedule_late", due.late) if due.late else None
-        text = reminder_message(row, due.now if due.at is None else due.at) if row.place == HERE else row.text
+        text = reminder_message(row, due.now, due.late) if row.place == HERE else row.text
         run = await self._starts.begin(row, RunRequest(text, key=key, notice=notice, beside=beside))
         moved = due.moved(run)
         if run.id not in begun:  # the clock was set back: this time has had its run

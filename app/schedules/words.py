@@ -77,10 +77,8 @@ def span_in_words(seconds: float) -> str:
     return " ".join(parts[:2]) or "a moment"
 
 
-def reminder_message(row: ScheduleRow, at: float) -> str:
+def reminder_message(row: ScheduleRow, now: float, late: str) -> str:
     """Return the message that begins a schedule's run in the conversation that it answers in."""
-    due = moment_in_words(at, row.zone)
-    return (
-        f'The reminder "{row.name}" is due: it is {due} ({row.zone}).\n\nThe person has set it in this conversation '
-        f"and reads your answer here. It says:\n\n{row.text}"
-    )
+    moment = moment_in_words(now // 60 * 60, row.zone)
+    about = f"{late} The person has set it in this conversation and reads your answer here. It says:".lstrip()
+    return f'The reminder "{row.name}" is due: it is {moment} ({row.zone}).\n\n{about}\n\n{row.text}'

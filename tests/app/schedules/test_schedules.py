@@ -408,6 +408,9 @@ async def test_a_schedule_answers_in_its_conversation_and_says_what_it_is(tmp_pa
         assert (policy["unasked"], policy["approval"], policy["time_zone"]) == (True, "deny", "Europe/Berlin")
         assert "bash" not in policy["tools"] and "manage_schedules" not in policy["tools"]
         assert sender_of(row) == "result", "its words are not the person's own"
+        await one.at(NOON + 2 * DAY + 3600)
+        late = (await one.store.messages(session))[4].text
+        assert "it is Sunday 22 March 2026 at 13:00 (UTC).\n\nIt was due at 2026-03-22 12:00 UTC, when" in late
 
 
 async def test_a_schedule_waits_while_its_conversation_is_busy(tmp_path: Path) -> None:
