@@ -30,6 +30,7 @@ from tools.base.rights import Role
 
 MOST_BYTES = 256 * 1024
 MAX = "max_schedules"
+TEMPORARY = "session: a temporary conversation is deleted once it is over. Name another one, or send new."
 SETTINGS = {Role.ADMIN: MAX, Role.USER: "schedules_per_user", Role.GUEST: "schedules_per_guest"}
 
 
@@ -139,8 +140,8 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
     shortest = 0.0 if principal.role is Role.ADMIN else float(services.settings.shortest_interval_s)
     checked(body.kind, expression, zone, body.jitter_s, now, shortest_s=shortest)
     here = body.session not in (NEW, ONE_SESSION)
-    if here:
-        await services.runs.session(body.session, principal)
+    if here and (await services.runs.session(body.session, principal)).temporary:
+        raise Refused(422, "invalid_request", TEMPORARY)
     await check_run(services, principal, body, Kind.SCHEDULES)
     return ScheduleRow(
         id=name,

@@ -205,7 +205,7 @@ TIMES = {"cron": "*/5 * * * *", "every": "5m", "once": "in 5m"}
 
 
 async def test_kinds_places_and_roles(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."] * 3), **BOUNDS) as served:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."] * 6), **BOUNDS) as served:
         for role, most in (("guest", 1), ("user", 2), ("admin", 50)):
             headers = await bearer(served, role, role)
             served.client.headers |= headers
@@ -221,6 +221,9 @@ async def test_kinds_places_and_roles(tmp_path: Path) -> None:
                         assert answer.status_code == 201 and answer.json()["session"] == place, case
                         gone = await served.client.delete(f"/schedules/{answer.json()['id']}")
                         assert gone.status_code == 204
+            brief = (await served.chat(temporary=True))[0]["session"]
+            refused = await served.client.post("/schedules", json={**body, "session": brief})
+            assert refused.status_code == 422 and "once it is over" in refused.text
             lost = await served.client.post("/schedules", json={**body, "session": "ses_lost"})
             assert lost.status_code == 404
             codes = [(await served.client.post("/schedules", json=body)).status_code for _ in range(3)]
