@@ -69,7 +69,8 @@ class Downloads:
             self._all.pop(name, None)
             for ended in [one for one in self._all if one not in self._tasks][:-MOST_SHOWN]:
                 del self._all[ended]
-            download = self._all[name] = Download(name=name, source=plan.source, folder=plan.folder, by=by)
+            download = Download(name=name, source=plan.source, folder=plan.folder, by=by, total=plan.size)
+            self._all[name] = download
             work = self._run(client, plan, limits, download, wanted, serve=serve)
             self._tasks[name] = asyncio.create_task(work, name=f"download {name}")
         return download.fields()

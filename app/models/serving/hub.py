@@ -150,7 +150,7 @@ class HubClient:
             raise UnfitFile(f"{shown(source)}: the hub's list of files cannot be read ({reason_of(error)}).") from error
 
     async def _plan(self, source: str) -> Plan:
-        if not source.startswith(PREFIX):
+        if "://" in source:
             url = _parsed(source)
             page = _PAGE.fullmatch(url.path) if same_origin(self._hub, url) else None
             if not page or page[1] != self._hub.path.rstrip("/"):
@@ -167,7 +167,7 @@ class HubClient:
         if cut:
             raise UnfitFile(f"{repo} has too many files to choose from: give the https URL of one.")
         files = chosen(msgspec.json.decode(body, type=list[_Entry]), repo, quant)
-        return Plan(source, _clean(repo.replace("/", "--")), tuple(self._remote(repo, one) for one in files))
+        return Plan(f"{PREFIX}{found[0]}", _clean(repo.replace("/", "--")), tuple(self._remote(repo, one) for one in files))
 
     async def _plan_of_url(self, url: httpx2.URL) -> Plan:
         async with self.opened(url) as (response, sha256):

@@ -86,7 +86,9 @@ async def add_served(request: Request) -> Response:
     fields = body.model_dump(include={"name", "context", "slots", "cache_type", "threads", "at_start"})
     wanted = wanted_of(fields | {"forced": body.force})
     if body.source is not None:
-        return ASCIIResponse(await services.downloads.start(body.source, wanted, by, serve=body.serve), 202)
+        begun = await services.downloads.start(body.source, wanted, by, serve=body.serve)
+        services.runs.notifier.wake(by)
+        return ASCIIResponse(begun, 202)
     file = check_folder(body.file or "", services.settings.model_folders)
     row = await models.add(file, wanted, by)
     if body.serve:
@@ -116,6 +118,7 @@ async def delete_served(request: Request) -> Response:
     models, name = models_of(request), request.path_params["name"]
     if services_of(request).downloads.find(name):
         await services_of(request).downloads.cancel(name, current_principal(request).name)
+        services_of(request).runs.notifier.wake(current_principal(request).name)
         return Response(status_code=204)
     check_not_needed(services_of(request), name)
     await models.remove(name, current_principal(request).name)

@@ -100,7 +100,12 @@ REFUSED: dict[str, tuple[dict[str, Any], DownloadLimits, str, bool]] = {
     "errors for ever": ({"status": [500] * 9}, LIMITS, "broke off 3 times", False),
     "no answer": ({"held_at": 9}, DownloadLimits(most_bytes=1 << 30, seconds=0.3), "was not there after 0.3 s", True),
     "gated": ({"gated": True}, LIMITS, "set model_hub_token", False),
-    "moved to a private host": ({"move_to": "https://10.0.0.7"}, LIMITS, "10.0.0.7 is not on the public internet", False),
+    "moved to a private host": (
+        {"move_to": "https://10.0.0.7"},
+        LIMITS,
+        "10.0.0.7 is not on the public internet",
+        False,
+    ),
     "moved to this machine": ({"move_to": "https://127.0.0.1"}, LIMITS, "is not on the public internet", False),
     "moved to http": ({"move_to": "http://127.0.0.1:9"}, LIMITS, "is not encrypted", False),
     "moved to a file": ({"move_to": "file:///etc"}, LIMITS, "is not a web address", False),
@@ -128,5 +133,7 @@ async def test_the_token_is_for_the_hub_and_all_parts_are_fetched(tmp_path: Path
         path, download = await got(there, tmp_path, f"hf:{REPO}:q8_0", token=TOKEN)
         assert left(tmp_path) == [name.partition("/")[2] for name in parts]
         assert (path.name, download.bytes, download.total) == ("big-Q8_0-00001-of-00002.gguf", 27_000, 27_000)
-        with pytest.raises(UnfitFile, match=r"has no Q2_K. There are: Q4_K_M \(0.0 GB\), Q8_0 .*Write hf:ann/tiny-GGUF:"):
+        with pytest.raises(
+            UnfitFile, match=r"has no Q2_K. There are: Q4_K_M \(0.0 GB\), Q8_0 .*Write hf:ann/tiny-GGUF:"
+        ):
             await got(there, tmp_path, f"hf:{REPO}:Q2_K", token=TOKEN)

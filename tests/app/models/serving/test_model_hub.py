@@ -87,14 +87,18 @@ class Web:
 
 
 def weights(**headers: str) -> httpx2.Response:
-    return httpx2.Response(200, stream=httpx2.ByteStream(b"GGUF" + bytes(9)), headers={"content-length": "13", **headers})
+    return httpx2.Response(
+        200, stream=httpx2.ByteStream(b"GGUF" + bytes(9)), headers={"content-length": "13", **headers}
+    )
 
 
 @pytest.mark.anyio
 async def test_the_token_goes_to_no_other_host() -> None:
     sha256 = "ab" * 32
     moved = httpx2.Response(302, headers={"location": f"{CDN}/blob?secret=1", "x-linked-etag": f'"{sha256}"'})
-    web = Web({"hub.example/ann/m/resolve/main/m.gguf": moved, "cdn.example/blob": weights(**{"x-linked-etag": "cd" * 32})})
+    web = Web(
+        {"hub.example/ann/m/resolve/main/m.gguf": moved, "cdn.example/blob": weights(**{"x-linked-etag": "cd" * 32})}
+    )
     plan = await web.plan(f"{HUB}/ann/m/blob/main/m.gguf")
     assert (plan.files[0].size, plan.files[0].sha256, plan.files[0].name) == (13, sha256, "m.gguf")
     assert [one.headers.get("authorization") for one in web.asked] == [f"Bearer {TOKEN}", None]
@@ -102,7 +106,11 @@ async def test_the_token_goes_to_no_other_host() -> None:
     assert [one.url.host for one in web.asked] == ["93.184.216.34", "93.184.216.35"]
     web = Web({"cdn.example/m.gguf": weights()})
     plan = await web.plan(f"{CDN}/m.gguf?key=1")
-    assert (plan.source, plan.folder, web.asked[0].headers.get("authorization")) == (f"{CDN}/m.gguf", "cdn.example", None)
+    assert (plan.source, plan.folder, web.asked[0].headers.get("authorization")) == (
+        f"{CDN}/m.gguf",
+        "cdn.example",
+        None,
+    )
 
 
 LIST = b'[{"path": "m-Q8_0.gguf", "type": "file", "size": 7, "lfs": {"oid": "no hash"}}, {"path": "x", "size": 3}]'
@@ -136,6 +144,6 @@ async def test_a_source_that_cannot_be_used_says_why(name: str) -> None:
 @pytest.mark.anyio
 async def test_the_page_of_a_repository_is_a_source_and_odd_rows_do_no_harm() -> None:
     answers: dict[str, Any] = {"hub.example/api/models/ann/m/tree/main": httpx2.Response(200, content=LIST)}
-    for source in ("hf:ann/m", f"{HUB}/ann/m", f"{HUB}/ann/m/", "hf:ann/m:q8_0"):
+    for source in ("hf:ann/m", f"{HUB}/ann/m", f"{HUB}/ann/m/", "hf:ann/m:q8_0", "ann/m"):
         [file] = (await Web(answers).plan(source)).files
         assert (str(file.url), file.size, file.sha256) == (f"{HUB}/ann/m/resolve/main/m-Q8_0.gguf", 7, "")

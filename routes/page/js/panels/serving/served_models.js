@@ -1,7 +1,7 @@
 /** Model files of the server's machine, for admins: adds, serves, stops and forgets them. */
 
 import { get, post, remove } from "../../feed/api.js";
-import { fill, h, icon, stack } from "../../dom/elements.js";
+import { button, buttonRow, fill, h, icon, stack } from "../../dom/elements.js";
 import {
   actionButton,
   confirmButton,
@@ -13,6 +13,7 @@ import {
   sendForm,
 } from "../../dom/forms.js";
 import { refresh } from "../models.js";
+import { openGetModel } from "./get_model.js";
 import { t, ts } from "../../dom/more_texts.js";
 
 const PATH = "/served-models";
@@ -39,7 +40,8 @@ class ServedModels {
     this.none = h("p", { class: "faint" }, t("served.none"));
     this.form = h("div");
     this.#rows = new KeyedRows(this.list, (row) => this.#row(row));
-    this.element = stack(this.none, this.list, this.form);
+    const more = button([icon("down"), t("get.title")], () => openGetModel(page, null));
+    this.element = stack(this.none, this.list, buttonRow(more), this.form);
   }
 
   async draw() {
