@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct, field
 from starlette.requests import Request
@@ -13,7 +13,7 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Settings
 from app.mcp.servers import McpServers
 from app.metrics.recorder import Metrics
-from app.models.endpoints.downloads import Downloads, opened_downloads
+from app.models.endpoints.downloads import Downloads
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
@@ -83,7 +83,7 @@ async def open_services(
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
         opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
-        opened_downloads(settings, storage.store, models.registry) as downloads,
+        aclosing(Downloads(settings, storage.store, models.registry)) as downloads,
         opened_digests(running.factory, storage.journal) as digests,
         storage.replication.following(
             Held(

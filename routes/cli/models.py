@@ -66,7 +66,7 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
         child.add_argument("--force", action="store_true", help="even if memory seems too short")
     stop = action(actions, "stop", "remove the endpoint of a model and stop its process")
     stop.add_argument("name")
-    remove = action(actions, "remove", "forget a model; its file stays")
+    remove = action(actions, "remove", "forget a model; its file stays, unless it was downloaded")
     remove.add_argument("name")
     adopt = action(actions, "adopt", "use a model server that is already running: llama.cpp, Ollama, vLLM ...")
     adopt.add_argument("url")
@@ -115,8 +115,8 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
             row = await models.stop(args.name, BY)
             print(f"{row.name} is no longer served. {TAKEN_IN}")
         case "remove":
-            await models.remove(args.name, BY)
-            print(f"{args.name} is removed; its file stays. {TAKEN_IN}")
+            deleted = await models.remove(args.name, BY)
+            print(f"{args.name} is removed; its file {'is deleted' if deleted else 'stays'}. {TAKEN_IN}")
     if args.action != "serve":
         warn_of_settings(settings, args.name)
     return 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from app.config.settings import Settings
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from app.models.serving.hub import HubClient, Plan
 
 AT_ONCE = 2
-MOST_SHOWN = 20
 
 logger = logging.getLogger(__name__)
 
@@ -54,48 +51,34 @@ class Downloads:
         from app.models.serving.download import Download
 
         async with self._starting:
-            client, limits = fetching(self._settings)
-            plan = await client.plan(source)
+            plan = await fetching(self._settings)[0].plan(source)
             name = wanted.name or plan.name
-            if name in self._tasks:
-                if self._all[name].source == plan.source:
-                    return self._all[name].fields()
-                raise UnfitFile(f"{name} is being downloaded from another source. Give another name, or wait.")
-            if len(self._tasks) >= AT_ONCE:
-                raise UnfitFile(f"{AT_ONCE} models are being downloaded, the most at a time. Wait, or cancel one.")
+            if name in self._tasks and self._all[name].source == plan.source:
+                return self._all[name].fields()
+            if name in self._tasks or len(self._tasks) >= AT_ONCE:
+                running = ", ".join(self._tasks)
+                raise UnfitFile(f"{running} are being downloaded: {AT_ONCE} at a time, each under another name. Wait.")
             if serve and not wanted.forced:
                 check_room(plan)
             await self._store.write([audit(name, "download started", by, plan.source)])
-            self._all.pop(name, None)
-            for ended in [one for one in self._all if one not in self._tasks][:-MOST_SHOWN]:
-                del self._all[ended]
-            download = Download(name=name, source=plan.source, folder=plan.folder, by=by, total=plan.size)
-            self._all[name] = download
-            work = self._run(client, plan, limits, download, wanted, serve=serve)
+            self._all = {key: one for key, one in self._all.items() if key != name and one.state != "done"}
+            download = self._all[name] = Download(name=name, source=plan.source, folder=plan.folder, total=plan.size)
+            work = self._run(plan, download, wanted, by, serve=serve)
             self._tasks[name] = asyncio.create_task(work, name=f"download {name}")
         return download.fields()
 
-    async def _run(
-        self,
-        client: HubClient,
-        plan: Plan,
-        limits: DownloadLimits,
-        download: Download,
-        wanted: ServingOptions,
-        *,
-        serve: bool,
-    ) -> None:
+    async def _run(self, plan: Plan, download: Download, wanted: ServingOptions, by: str, *, serve: bool) -> None:
         from app.models.endpoints.served_models import ServedModels
         from app.models.serving.catalogue import header_of
         from app.models.serving.download import fetch
 
         models = ServedModels(self._store, self._settings, self._registry)
         try:
-            path = await fetch(client, plan, self._folder, limits, download)
-            row = await models.add(path, wanted, download.by)
+            client, limits = fetching(self._settings)
+            row = await models.add(await fetch(client, plan, self._folder, limits, download), wanted, by)
             download.model = f"{row.name}/{header_of(row).name}"
             if serve:
-                await models.serve(row.name, download.by)
+                await models.serve(row.name, by)
             download.state = "done"
         except (UnfitFile, TooLittleMemory, UnknownServedModel, ReadOnlyEndpoint, StoreFailed) as failure:
             download.state, download.problem = "failed", str(failure)
@@ -110,20 +93,21 @@ class Downloads:
         from app.models.endpoints.served_models import audit
         from app.models.serving.download import discard
 
-        if task := self._tasks.get(name):
-            task.cancel()
-            await asyncio.wait([task])
+        await _end([self._tasks[name]] if name in self._tasks else [])
         if download := self._all.pop(name, None):
             await asyncio.to_thread(discard, self._folder, download)
             await self._store.write([audit(name, "download cancelled", by, download.source)])
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all; what has come stays for the next start."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await _end([*self._tasks.values()])
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def fetching(settings: Settings) -> tuple[HubClient, DownloadLimits]:
@@ -134,7 +118,7 @@ def fetching(settings: Settings) -> tuple[HubClient, DownloadLimits]:
     if not settings.model_download_mb:
         raise UnfitFile("No model is downloaded here: model_download_mb is 0. Add the path of a file.")
     token = settings.model_hub_token.get_secret_value() if settings.model_hub_token else ""
-    return HubClient(settings.model_hub, token), DownloadLimits(most_bytes=settings.model_download_mb << 20)
+    return HubClient(settings.model_hub, token), DownloadLimits(settings.model_download_mb << 20)
 
 
 def check_room(plan: Plan) -> None:
@@ -143,18 +127,5 @@ def check_room(plan: Plan) -> None:
 
     available = available_memory()
     if available is not None and plan.size and plan.size > available:
-        raise TooLittleMemory(
-            f"{plan.name} has {mib(plan.size)}, and {mib(available)} of memory are available. Choose a smaller one "
-            "or another quantisation, or force it."
-        )
-
-
-@asynccontextmanager
-async def opened_downloads(
-    settings: Settings, store: Store, registry: EndpointRegistry
-) -> AsyncGenerator[Downloads, None]:
-    downloads = Downloads(settings, store, registry)
-    try:
-        yield downloads
-    finally:
-        await downloads.close()
+        sizes = f"{plan.name} has {mib(plan.size)}, and {mib(available)} of memory are available"
+        raise TooLittleMemory(f"{sizes}. Choose a smaller model or quantisation, or force it.")

@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -50,7 +50,6 @@ class Download(Struct, kw_only=True):
     name: str
     source: str
     folder: str
-    by: str = ""
     state: Literal["downloading", "checking", "done", "failed", "interrupted"] = "downloading"
     bytes: int = 0
     total: int | None = None
@@ -62,46 +61,47 @@ class Download(Struct, kw_only=True):
 
     def fields(self) -> dict[str, Any]:
         """Return it for clients, with bytes a second and the seconds that are left."""
-        speed = round(self.received / max(time.monotonic() - self.began, 0.1))
-        going = self.state == "downloading"
-        left = round((self.total - self.bytes) / speed) if going and self.total and speed else None
-        own = {key: value or None for key, value in msgspec.structs.asdict(self).items()}
-        del own["received"], own["began"], own["folder"]
-        return own | {"bytes": self.bytes, "speed": speed if going else None, "left_s": left}
+        speed = round(self.received / max(time.monotonic() - self.began, 0.1)) if self.state == "downloading" else None
+        own = {name: getattr(self, name) or None for name in ("total", "checked", "problem", "model")}
+        left = round((self.total - self.bytes) / speed) if self.total and speed else None
+        named = {"name": self.name, "source": self.source, "state": self.state, "bytes": self.bytes}
+        return named | own | {"speed": speed, "left_s": left}
 
 
 class _Notes(Struct):
-    """What a part file says of itself."""
+    """Facts about a part file, kept beside it."""
 
-    source: str
+    source: str = ""
     etag: str = ""
+
+
+def _read_notes(path: Path) -> _Notes:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Notes)
+    except (OSError, msgspec.DecodeError):
+        return _Notes()
 
 
 def interrupted(folder: Path) -> Iterator[Download]:
     """The downloads that a process has left behind."""
     for notes in sorted(folder.glob(f"*/*{NOTES}")):
-        with suppress(OSError, msgspec.DecodeError):
-            part = notes.with_suffix("")
-            source, name = msgspec.json.decode(notes.read_bytes(), type=_Notes).source, name_of(Path(part.stem))
-            yield Download(
-                name=name, source=source, folder=part.parent.name, state="interrupted", bytes=part.stat().st_size
-            )
+        part, source = notes.with_suffix(""), _read_notes(notes).source
+        if source and part.exists():
+            download = Download(name=name_of(Path(part.stem)), source=source, folder=part.parent.name)
+            yield msgspec.structs.replace(download, state="interrupted", bytes=part.stat().st_size)
 
 
 def discard(folder: Path, download: Download) -> None:
     """Delete what has come of a download."""
     for notes in (folder / download.folder).glob(f"*{NOTES}"):
-        with suppress(OSError, msgspec.DecodeError):
-            if msgspec.json.decode(notes.read_bytes(), type=_Notes).source == download.source:
-                notes.with_suffix("").unlink(missing_ok=True)
-                notes.unlink()
+        if _read_notes(notes).source == download.source:
+            notes.with_suffix("").unlink(missing_ok=True)
+            notes.unlink()
 
 
 async def fetch(client: HubClient, plan: Plan, folder: Path, limits: DownloadLimits, download: Download) -> Path:
     """Fetch the files of a plan; return the first. Raises UnfitFile; what has come stays for the next time."""
     where = folder / plan.folder
-    if plan.size is not None and plan.size > limits.most_bytes:
-        raise _too_large(plan.name, limits)
     download.total = plan.size
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -113,13 +113,6 @@ async def fetch(client: HubClient, plan: Plan, folder: Path, limits: DownloadLim
     except OSError as error:
         raise UnfitFile(f"{where} cannot be written ({error.strerror}). Mend that, and start again to go on.") from None
     return where / plan.files[0].name
-
-
-def _too_large(name: str, limits: DownloadLimits) -> UnfitFile:
-    return UnfitFile(
-        f"{name} has more than {limits.most_bytes / 1e9:,.1f} GB, the bound of model_download_mb. "
-        "Choose a smaller quantisation, or raise the setting."
-    )
 
 
 class _Transfer:
@@ -136,8 +129,9 @@ class _Transfer:
 
     async def run(self) -> None:
         """Raises UnfitFile, OSError."""
+        self._check_bounds(self._download.total or 0, 0)
         if await self._is_there():
-            self._download.bytes = self._before + self._target.stat().st_size
+            self._download.bytes += self._size or 0
             return
         with _locked(self._part, self._notes) as part:
             await self._receive(part)
@@ -147,23 +141,21 @@ class _Transfer:
 
     async def _is_there(self) -> bool:
         """Return whether an earlier download has brought the same file."""
-        if not self._target.exists() or self._target.stat().st_size != self._size:
-            return False
         try:
-            await self._verify(self._target)
-        except UnfitFile:
-            return False
-        return True
+            if self._target.stat().st_size == self._size:
+                await self._verify(self._target)
+                return True
+        except (FileNotFoundError, UnfitFile):
+            pass
+        return False
 
     async def _receive(self, part: BinaryIO) -> None:
         """Request what is missing until it is there."""
         failures = 0
         while True:
             start = part.seek(0, os.SEEK_END)
-            if self._size and start > self._size:
-                start = part.truncate(0)
             self._download.bytes = self._before + start
-            if self._size and start == self._size:
+            if start and start == self._size:
                 return
             try:
                 await self._attempt(part, start)
@@ -171,79 +163,71 @@ class _Transfer:
             except (TryAgain, httpx2.HTTPError) as error:
                 failures = 1 if part.tell() > start else failures + 1
                 if failures >= self._limits.attempts:
+                    advice = "Start it again to go on"
                     raise UnfitFile(
-                        f"{self._file.name} broke off {failures} times ({reason_of(error)}). Start it again to go on."
+                        f"{self._file.name} broke off {failures} times ({reason_of(error)}). {advice}."
                     ) from error
                 await asyncio.sleep(self._limits.pause_s * 2**failures)
 
     async def _attempt(self, part: BinaryIO, start: int) -> None:
-        headers, etag = {}, self._etag()
+        headers, etag = {}, _read_notes(self._notes).etag
         if start and (etag or self._sha256):
             headers = {"Range": f"bytes={start}-"} | ({"If-Range": etag} if etag else {})
         async with self._client.opened(self._file.url, headers) as (response, sha256):
             self._sha256 = self._file.sha256 or sha256
             begins, size = _extent(response)
-            if response.status_code == 416 or (response.status_code == 206 and begins != start):
+            if (
+                begins != start
+            ):  # it is sent from its start, or not at all: it has changed, or is longer than it should be
                 part.truncate(0)
-                raise TryAgain("it does not go on where it ended")
-            if response.status_code == 200:
-                start = part.truncate(0)  # from the start: there was nothing yet, or it has changed
-            if self._file.size and size and size != self._file.size:
-                raise UnfitFile(f"{self._file.name} has {size:,} bytes, and {self._file.size:,} were announced.")
+                if begins != 0:
+                    raise TryAgain("it does not go on where it ended")
             self._size = self._file.size or size
-            self._note(response.headers.get("etag", ""))
-            part.seek(start)
-            await self._write(part, response, start)
+            if size and size != self._size:
+                raise UnfitFile(f"{self._file.name} has {size:,} bytes, and {self._size:,} were announced.")
+            etag = response.headers.get("etag", "")
+            known = _Notes(
+                self._download.source, etag if etag.startswith('"') else ""
+            )  # a weak one is not for If-Range
+            self._notes.write_bytes(msgspec.json.encode(known))
+            await self._write(part, response, part.seek(begins))
         if self._size and part.tell() < self._size:
             raise TryAgain("it ended early")
 
     async def _write(self, part: BinaryIO, response: httpx2.Response, at: int) -> None:
-        most = self._limits.most_bytes - self._before
-        if self._size and self._size > most:
-            raise _too_large(self._download.name, self._limits)
-        self._check_space(max((self._size or 0) - at, 0))
-        looked, start = at, b"" if at == 0 else MAGIC
+        self._check_bounds(self._before + (self._size or 0), max((self._size or 0) - at, 0))
+        most, looked, start = self._size or self._limits.most_bytes - self._before, at, b"" if at == 0 else MAGIC
         async for piece in response.aiter_raw():
-            if len(start) < len(MAGIC):
-                start += piece[: len(MAGIC)]
-                if not MAGIC.startswith(start[: len(MAGIC)]):
-                    check_magic(start, self._file.url)
+            if len(start) < len(MAGIC) and not MAGIC.startswith(start := (start + piece)[: len(MAGIC)]):
+                check_magic(start, self._file.url)
             at += len(piece)
-            if at > (self._size or most):
+            if at > most:
                 part.truncate(0)
-                raise UnfitFile(f"{self._file.name} has no end: more came than {self._size or most:,} bytes.")
+                raise UnfitFile(f"{self._file.name} has no end: more came than {most:,} bytes.")
             await asyncio.to_thread(part.write, piece)
             self._download.bytes, self._download.received = self._before + at, self._download.received + len(piece)
             if at - looked > LOOK_BYTES:
-                self._check_space(0)
                 looked = at
+                self._check_bounds(0, 0)
 
-    def _check_space(self, need: int) -> None:
-        free = self._limits.free(self._part.parent) - self._limits.reserve
-        if free < need:
+    def _check_bounds(self, whole: int, need: int) -> None:
+        most, free = self._limits.most_bytes, self._limits.free(self._target.parent) - self._limits.reserve
+        if whole > most:
             raise UnfitFile(
-                f"{self._part.parent} has room for {max(free, 0) / 1e9:,.1f} GB beside a reserve, and "
-                f"{need / 1e9:,.1f} GB are to come. Free some space, and start again to go on."
+                f"{self._download.name} has {whole / 1e9:,.1f} GB, and model_download_mb allows {most / 1e9:,.1f}. "
+                "Choose a smaller quantisation, or raise the setting."
             )
+        if free < need:
+            room = f"{max(free, 0) / 1e9:,.1f} GB beside a reserve, and {need / 1e9:,.1f} GB are to come"
+            raise UnfitFile(f"{self._target.parent} has room for {room}. Free some space, and start again to go on.")
 
     async def _verify(self, path: Path) -> None:
         """Compare the file with what the hub says of it; one that differs is deleted. Raises UnfitFile."""
         self._download.state = "checking"
-        with path.open("rb") as file:
-            check_magic(file.read(len(MAGIC)), self._file.url)
         if self._sha256 and await asyncio.to_thread(_sha256_of, path) != self._sha256:
             await asyncio.to_thread(path.unlink)
             raise UnfitFile(f"{self._file.name} has not the checksum that its hub names, and was deleted. Try again.")
         self._download.state, self._download.checked = "downloading", "sha256" if self._sha256 else "size and format"
-
-    def _etag(self) -> str:
-        with suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode(self._notes.read_bytes(), type=_Notes).etag
-        return ""
-
-    def _note(self, etag: str) -> None:
-        strong = etag if etag.startswith('"') else ""  # no other can be in If-Range
-        self._notes.write_bytes(msgspec.json.encode(_Notes(self._download.source, strong)))
 
 
 @contextmanager
@@ -266,11 +250,12 @@ def _locked(path: Path, notes: Path) -> Iterator[BinaryIO]:
 
 
 def _extent(response: httpx2.Response) -> tuple[int, int | None]:
-    """Return where an answer begins, and the size of the whole file if it is known."""
-    if found := _RANGE.fullmatch(response.headers.get("content-range", "")):
-        return int(found[1]), int(found[2]) if found[2] else None
-    length = response.headers.get("content-length", "")
-    return 0, int(length) if length.isdecimal() and response.status_code == 200 else None
+    """Return where an answer begins, -1 for one that has no part, and the size of the whole file if it is known."""
+    if response.status_code == 200:
+        length = response.headers.get("content-length", "")
+        return 0, int(length) if length.isdecimal() else None
+    found = _RANGE.fullmatch(response.headers.get("content-range", ""))
+    return (int(found[1]), int(found[2]) if found[2] else None) if found else (-1, None)
 
 
 def _sha256_of(path: Path) -> str:

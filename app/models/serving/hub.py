@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import Any
 
 import httpx2
 import msgspec
@@ -97,12 +98,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def size(self) -> int | None:
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
-
-
-class _Pointer(Struct):
-    oid: str = ""
+        return sum(file.size or 0 for file in self.files) if all(file.size for file in self.files) else None
 
 
 class _Entry(Struct):
@@ -110,7 +106,7 @@ class _Entry(Struct):
 
     path: str
     size: int = 0
-    lfs: _Pointer | None = None
+    lfs: Mapping[str, Any] | None = None
 
 
 def is_source(text: str) -> bool:
@@ -132,12 +128,8 @@ class HubClient:
         connect: Connect = connect,
         own_addresses: OwnAddresses = own_addresses,
     ) -> None:
-        self._hub = httpx2.URL(hub)
-        self._private = (f"{self._hub.host}:{self._hub.port or PORTS[self._hub.scheme]}",)
-        self._token = token
-        self._resolve = resolve
-        self._connect = connect
-        self._own = own_addresses
+        self._hub, self._token = httpx2.URL(hub), token
+        self._resolve, self._connect, self._own = resolve, connect, own_addresses
 
     async def plan(self, source: str) -> Plan:
         """Find the files of a source."""
@@ -167,7 +159,8 @@ class HubClient:
         if cut:
             raise UnfitFile(f"{repo} has too many files to choose from: give the https URL of one.")
         files = chosen(msgspec.json.decode(body, type=list[_Entry]), repo, quant)
-        return Plan(f"{PREFIX}{found[0]}", _clean(repo.replace("/", "--")), tuple(self._remote(repo, one) for one in files))
+        remote = tuple(self._remote(repo, one) for one in files)
+        return Plan(f"{PREFIX}{found[0]}", _clean(repo.replace("/", "--")), remote)
 
     async def _plan_of_url(self, url: httpx2.URL) -> Plan:
         async with self.opened(url) as (response, sha256):
@@ -185,7 +178,7 @@ class HubClient:
     def _remote(self, repo: str, entry: _Entry) -> RemoteFile:
         path = entry.path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
         url = self._address(f"/{repo}/resolve/main/{path}")
-        found = _SHA256.fullmatch(entry.lfs.oid) if entry.lfs else None
+        found = _SHA256.fullmatch(str((entry.lfs or {}).get("oid")))
         return RemoteFile(url, clean_file_name(entry.path), max(entry.size, 0) or None, found[1] if found else "")
 
     def _address(self, path: str) -> httpx2.URL:
@@ -218,31 +211,25 @@ class HubClient:
         own = {**HEADERS, "Host": url.netloc.decode("ascii"), **headers}
         if self._token and _is_of(self._hub, url):
             own["Authorization"] = f"Bearer {self._token}"
-        for left, address in zip(reversed(range(len(addresses))), addresses, strict=True):
+        failures: list[Exception] = []
+        for address in addresses:  # those that were checked: the name is not looked up again
             client = httpx2.AsyncClient(transport=await self._connect(), timeout=TIMEOUT, trust_env=False)
             await stack.enter_async_context(client)
-            request = client.build_request(
-                "GET",
-                url.copy_with(host=str(address), fragment=None),  # the address that was checked
-                headers=own,
-                extensions={"sni_hostname": host},
-            )
+            to, sni = url.copy_with(host=str(address), fragment=None), {"sni_hostname": host}
             try:
-                response = await client.send(request, stream=True, follow_redirects=False)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                if not left:
-                    raise
-            else:
-                stack.push_async_callback(response.aclose)
-                return response
-        raise AssertionError("a host that was looked up has an address")
+                return await stack.enter_async_context(
+                    client.stream("GET", to, headers=own, extensions=sni, follow_redirects=False)
+                )
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failures.append(error)
+        raise failures[-1]
 
     async def _check(self, url: httpx2.URL) -> tuple[str, Sequence[Address]]:
         if url.scheme != "https" and not _is_of(self._hub, url):
             raise UnfitFile(f"{shown(url)} is not encrypted: models are fetched over https only.")
         try:
             host, port = host_name(url.raw_host.decode("ascii")), url.port or PORTS[url.scheme]
-            private = self._private if _is_of(self._hub, url) else ()
+            private = (f"{host}:{port}",) if _is_of(self._hub, url) else ()
             return host, await allowed_addresses(host, port, private, self._resolve, self._own)
         except HostRefused as refused:
             raise UnfitFile(

@@ -114,7 +114,7 @@ async def stop_model(request: Request) -> Response:
 
 
 async def delete_served(request: Request) -> Response:
-    """Forget a model file, or cancel its download. The file itself stays; of a download nothing does."""
+    """Forget a model file, or cancel its download. The file itself stays, unless it was downloaded."""
     models, name = models_of(request), request.path_params["name"]
     if services_of(request).downloads.find(name):
         await services_of(request).downloads.cancel(name, current_principal(request).name)

@@ -33,7 +33,6 @@ class Hub:
     held: asyncio.Event = field(default_factory=asyncio.Event)
     endless: bool = False
     move_to: str = "/cdn"
-    extra: list[dict[str, Any]] = field(default_factory=list)  # rows of the list
     server: Upstream = field(default_factory=Upstream)
 
     @property
@@ -48,19 +47,24 @@ class Hub:
     async def __call__(self, reader: StreamReader, writer: StreamWriter) -> None:
         asked = self.server.asked[-1]
         if self.gated and asked.headers.get("authorization") != f"Bearer {TOKEN}":
-            return await answer('{"error":"Access is restricted"}', 401)(reader, writer)
+            await answer('{"error":"Access is restricted"}', 401)(reader, writer)
+            return
         path = asked.path.partition("?")[0]
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/main", path):
             files = self.files.get(found[1])
-            body = answer(json.dumps([*map(self._row, (files or {}).items()), *self.extra]), 200 if files else 404)
-            return await body(reader, writer)
-        if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/main/(.+)", path):
+            await answer(json.dumps([*map(self._row, (files or {}).items())]), 200 if files else 404)(reader, writer)
+        elif found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/main/(.+)", path):
             content = self.files.get(found[1], {}).get(found[2])
             more = {} if content is None else {"X_Linked_Etag": f'"{self._sha256(content)}"'}
             status = 302 if content is not None else 404
-            return await answer(b"", status, Location=f"{self.move_to}{path}", **more)(reader, writer)
-        content = self.files[path.split("/")[2] + "/" + path.split("/")[3]][path.partition("/main/")[2]]
-        await self._send(content, asked.headers, reader, writer)
+            await answer(b"", status, Location=f"{self.move_to}{path}", **more)(reader, writer)
+        else:
+            repo, _, name = path.removeprefix("/cdn/").partition("/resolve/main/")
+            await self._send(self.files[repo][name], asked.headers, reader, writer)
+
+    async def client_reads(self) -> None:
+        """Let the client of this loop go on."""
+        await asyncio.sleep(0)
 
     def _sha256(self, content: bytes) -> str:
         return hashlib.sha256(content).hexdigest() if self.checksum is None else self.checksum
@@ -71,7 +75,8 @@ class Hub:
 
     async def _send(self, content: bytes, headers: Any, reader: StreamReader, writer: StreamWriter) -> None:
         if self.status:
-            return await answer(b"", self.status.pop(0))(reader, writer)
+            await answer(b"", self.status.pop(0))(reader, writer)
+            return
         etag = self.etag or f'"{hashlib.md5(content).hexdigest()}"'
         start, head = 0, "200 OK"
         wanted = re.fullmatch(r"bytes=(\d+)-", headers.get("range", ""))

@@ -121,7 +121,7 @@ BAD: dict[str, tuple[str, str]] = {
     "a password": ("https://a:b@hub.example/m.gguf", "leave out what stands before the @"),
     "private": ("https://10.0.0.1/m.gguf", "10.0.0.1 is not on the public internet"),
     "metadata": ("https://169.254.169.254/m.gguf", "is not on the public internet"),
-    "odd": ("https://0x7f.1/m.gguf", "is an address in an odd spelling"),
+    "odd": ("https:" + "//0x7f.1/m.gguf", "is an address in an odd spelling"),
     "no such": ("hf:ann/nothing", "answers 404: nothing is there"),
     "no list": ("hf:ann/page", "list of files cannot be read"),
     "no model": (f"{HUB}/page.html", "is no GGUF file"),

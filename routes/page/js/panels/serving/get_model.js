@@ -33,7 +33,8 @@ export function getModel(page, watch) {
     list.hidden = !open.length;
     shown.show(open, ({ name }) => name);
   });
-  const form = sendForm([field(t("get.source"), source, t("get.source.hint"))], start, () => begin(source.value), () => {});
+  const fields = [field(t("get.source"), source, t("get.source.hint"))];
+  const form = sendForm(fields, start, () => begin(source.value), Boolean);
   return stack(h("p", { class: "faint" }, t("get.about")), suggestions(source), form, list);
 }
 

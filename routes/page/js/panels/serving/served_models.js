@@ -70,7 +70,7 @@ class ServedModels {
   }
 
   #row(row) {
-    const { name, model, quantisation, context, slots, memory, state, problem } = row;
+    const { name, model, quantisation, context, slots, memory, state, problem, downloaded } = row;
     const outcome = new Outcome();
     const path = `${PATH}/${encodeURIComponent(name)}`;
     const [action, word] = state === "off" ? ["serve", t("served.serve")] : ["stop", t("served.stop")];
@@ -79,6 +79,7 @@ class ServedModels {
     const size = `${formatNumber(Math.round(memory.total / MIB))} MiB`;
     const tokens = `${slots > 1 ? `${slots} × ` : ""}${t("served.tokens", { count: context })}`;
     const about = [model, quantisation, tokens, size].filter(Boolean).join(" · ");
+    const question = t(downloaded ? "served.remove.file" : "served.remove.sure", { name });
     if (problem) outcome.show(problem, "problem");
     const facts = h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about}`);
     return h(
@@ -86,7 +87,7 @@ class ServedModels {
       {},
       h("span", { dir: "auto" }, h("strong", {}, name), facts),
       toggle,
-      confirmButton(t("served.remove"), t("served.remove.sure", { name }), t("served.remove.yes"), outcome, away),
+      confirmButton(t("served.remove"), question, t("served.remove.yes"), outcome, away),
       outcome.element,
     );
   }
