@@ -106,7 +106,7 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
             return await _adopt(store, settings, environ, args)
         case "add":
             if isinstance(args.file, str):
-                args.file = await _fetched(args.file, settings, forced=args.force or not args.serve)
+                args.file = await _fetched(models, args, settings)
             return await _add(models, args)
         case "serve":
             row = await models.serve(args.name, BY, at_start=args.at_start or None, forced=args.force)
@@ -122,11 +122,12 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
     return 0
 
 
-async def _fetched(source: str, settings: Settings, *, forced: bool) -> Path:
+async def _fetched(models: ServedModels, args: argparse.Namespace, settings: Settings) -> Path:
     """Download a model with its progress on stderr; Ctrl-C ends it, and the next time it goes on."""
     client, limits = fetching(settings)
-    plan = await client.plan(source)
-    if not forced:
+    plan = await client.plan(args.file)
+    await models.check_name(args.name or plan.name)
+    if args.serve and not args.force:
         check_room(plan)
     download = Download(name=plan.name, source=plan.source, folder=plan.folder)
     begin, end = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")

@@ -47,12 +47,13 @@ class Downloads:
 
     async def start(self, source: str, wanted: ServingOptions, by: str, *, serve: bool) -> dict[str, Any]:
         """Find the files of a source and download them in the background. Raises UnfitFile, TooLittleMemory."""
-        from app.models.endpoints.served_models import audit
+        from app.models.endpoints.served_models import ServedModels, audit
         from app.models.serving.download import Download
 
         async with self._starting:
             plan = await fetching(self._settings)[0].plan(source)
             name = wanted.name or plan.name
+            await ServedModels(self._store, self._settings).check_name(name)
             if name in self._tasks and self._all[name].source == plan.source:
                 return self._all[name].fields()
             if name in self._tasks or len(self._tasks) >= AT_ONCE:

@@ -24,6 +24,7 @@ from app.models.serving.catalogue import (
     ServingOptions,
     check_memory,
     check_unchanged,
+    checked_name,
     checked_row,
     estimate_of,
     files_in,
@@ -77,6 +78,10 @@ class ServedModels:
             changes.append(endpoint_row(row.name, served_spec(row), by))
         await self._write(changes)
         return row
+
+    async def check_name(self, name: str) -> None:
+        """Raise UnfitFile or ReadOnlyEndpoint if a model cannot have this name."""
+        await self._endpoint(checked_name(name))
 
     async def serve(self, name: str, by: str, *, at_start: bool | None = None, forced: bool = False) -> ServedModelRow:
         """Make an endpoint of a model; a running server starts it in the background."""

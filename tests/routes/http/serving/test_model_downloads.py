@@ -100,13 +100,14 @@ BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
     "unknown quantisation": ({"source": f"hf:{REPO}:Q2_K"}, 422, "There are: Q4_1"),
     "elsewhere": ({"source": "https://169.254.169.254/m.gguf"}, 422, "is not on the public internet"),
     "no model": ({"source": "hf:ann/none"}, 422, "nothing is there"),
+    "a name with a slash": (SMALL | {"name": "a/b"}, 422, "cannot be its name"),
     "no source": ({"source": "small"}, 422, "names no model"),
 }
 
 
 async def test_sources_are_for_admins_and_a_bad_one_says_why(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), model_hub(TINY, gated=True) as hub:
-        flags = {"model_hub": hub.url, "model_hub_token": TOKEN}
+        flags: dict[str, Any] = {"model_hub": hub.url, "model_hub_token": TOKEN}
         async with serving(tmp_path, Scripted(["x"]), **flags) as served, feeding(served) as feed:
             for name, (body, status, words) in BAD.items():
                 answer = await served.client.post("/served-models", json=body)
