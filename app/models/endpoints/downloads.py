@@ -54,15 +54,16 @@ class Downloads:
             plan = await fetching(self._settings)[0].plan(source)
             name = wanted.name or plan.name
             await ServedModels(self._store, self._settings).check_name(name)
-            if name in self._tasks and self._all[name].source == plan.source:
-                return self._all[name].fields()
+            if same := [one for one in self._all.values() if one.name in self._tasks and one.source == plan.source]:
+                return same[0].fields()
             if name in self._tasks or len(self._tasks) >= AT_ONCE:
                 running = ", ".join(self._tasks)
                 raise UnfitFile(f"{running} are being downloaded: {AT_ONCE} at a time, each under another name. Wait.")
             if serve and not wanted.forced:
                 check_room(plan)
             await self._store.write([audit(name, "download started", by, plan.source)])
-            self._all = {key: one for key, one in self._all.items() if key != name and one.state != "done"}
+            others = [one for one in self._all.values() if one.state != "done" and one.source != plan.source]
+            self._all = {one.name: one for one in others}
             download = self._all[name] = Download(name=name, source=plan.source, folder=plan.folder, total=plan.size)
             work = self._run(plan, download, wanted, by, serve=serve)
             self._tasks[name] = asyncio.create_task(work, name=f"download {name}")

@@ -70,7 +70,8 @@ async def test_a_killed_download_is_shown_resumed_and_another_cancelled(tmp_path
         flags = ("--model-hub", hub.url)
         async with server(tmp_path, "scripted:", *flags) as (client, process):
             assert (await client.post("/served-models", json=SMALL)).status_code == 202
-            assert (await client.post("/served-models", json=SMALL)).json()["source"] == SMALL["source"]  # the same
+            again = await client.post("/served-models", json=SMALL | {"name": "another"})
+            assert (again.status_code, again.json()["name"]) == (202, NAME)  # the same
             await hub.held.wait()
             [part] = (tmp_path / "data" / "models").rglob("*.part")
             while part.stat().st_size < 600_000:
@@ -81,8 +82,9 @@ async def test_a_killed_download_is_shown_resumed_and_another_cancelled(tmp_path
         async with server(tmp_path, "scripted:", *flags) as (client, _):
             [row] = (await client.get("/served-models")).json()["downloads"]
             assert (row["name"], row["state"], row["bytes"] >= 600_000) == (NAME, "interrupted", True)
-            await client.post("/served-models", json=SMALL)
-            while (found := (await client.get(f"/served-models/{NAME}")).json())["state"] != "off":
+            assert (await client.post("/served-models", json=SMALL | {"name": "mine"})).json()["name"] == "mine"
+            assert [one["name"] for one in (await client.get("/served-models")).json()["downloads"]] == ["mine"]
+            while (found := (await client.get("/served-models/mine")).json())["state"] != "off":
                 assert found["state"] in ("downloading", "checking"), found
             assert content_of(found) == content
             assert int(hub.sent_from[-1].removeprefix("bytes=").removesuffix("-")) >= 600_000
