@@ -103,6 +103,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
         "jobs": await seen_before.jobs(services.jobs, principal.name),
     }
     if principal.role is Role.ADMIN:
+        state["downloads"] = services.downloads.rows()
         state["mcp"] = [
             {"name": one.name, "state": one.state, "tools": len(one.tools), "held": [held.tool for held in one.held]}
             for one in services.mcp.status()

@@ -124,6 +124,8 @@ AREAS = (
         "models",
         (
             Action("list", "GET", "/served-models"),
+            Action("get", "POST", "/served-models", {"source": TEXT, "name": TEXT, "context": FROM_0, "serve": FLAG}),
+            Action("cancel", "DELETE", "/served-models/{name}"),
             Action("serve", "POST", "/served-models/{name}/serve"),
             Action("stop", "POST", "/served-models/{name}/stop"),
         ),
