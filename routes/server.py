@@ -31,6 +31,7 @@ from routes.access.metrics_access import metrics_access
 from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
+from routes.deletion import end_temporary_forever
 from routes.forwarding import forwarding
 from routes.http import (
     approvals,
@@ -85,7 +86,7 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.management.tools import management_tools
+from routes.management.tools import management_tools, reminder_tool
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
@@ -95,7 +96,7 @@ from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from tools.base.patterns import compile_all
 from tools.base.schemas import argument_error
-from tools.base.tasks import wait_at_most
+from tools.base.tasks import in_background, wait_at_most
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
@@ -200,6 +201,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
+    if settings.reminders and settings.max_schedules:
+        services.factory.built_in = (*services.factory.built_in, reminder_tool(server, services))
     if settings.management_tools:
         services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
     services.runs.outboxes.append(RecordedFrames().of_run)
@@ -249,7 +252,10 @@ def connections_of(settings: Settings) -> Connections:
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
-    async with open_services(settings) as services:
+    async with (
+        open_services(settings) as services,
+        in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
+    ):
         rows, now = await services.store.tokens(), time.time()
         if not is_loopback(settings.host) and not settings.vouched and not any(in_use(row, now) for row in rows):
             raise CannotServe(

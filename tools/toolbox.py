@@ -34,7 +34,10 @@ _MCP = "mcp__"
 _HASHED = lazy_pattern(r"_[0-9a-f]{10}$")  # the end of a public name that was changed or cut
 # Names that models know such tools by from elsewhere, without separators: only to name the right one.
 ALSO_CALLED: Mapping[str, Collection[str]] = {
-    "bash": ("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+    "bash": (
+        *("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+        *("grep", "rg", "ripgrep"),
+    ),
     "python": ("codeinterpreter", "ipython", "runpython", "executepython", "runcode", "executecode"),
     "read_file": ("cat", "view", "viewfile", "openfile", "getfile", "readtextfile"),
     "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),
@@ -101,6 +104,8 @@ def offered_by(decide: Decide) -> Offer:
 
 class Toolbox:
     """The tools of one principal. Its rules are applied twice: to the list of tools, and before each run."""
+
+    time_zone = ""  # of the person whose run it is, if it is known
 
     def __init__(
         self,
@@ -181,6 +186,8 @@ class Toolbox:
         Markers of the tool become arguments; a call of `call_tool` becomes the call inside (`tool_search`).
         """
         tool = self._tools.get(name)
+        if tool and tool.local_time and self.time_zone and not arguments.get("time_zone"):
+            arguments = {**arguments, "time_zone": self.time_zone}
         return name, tool.normalise(arguments) if tool else arguments
 
     def decide(self, name: str, arguments: Arguments) -> Decision:

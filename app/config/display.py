@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # imported by app.config.settings anyway
 
 SECRET = frozenset(  # not repeated in errors: it may contain a key
     {"model_key", "search_key", "memory_embeddings_key", "metrics_token", "endpoints"}
-    | {"database_url", "secret_key", "oidc"}
+    | {"database_url", "secret_key", "model_hub_token", "oidc"}
 )
 MAX_SHOWN = 80
 PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")

@@ -284,6 +284,7 @@ class DocumentUpdated(Struct, frozen=True):
     """A code block of more than 30 lines as a document, if the setting `documents` is on.
 
     `text` is the new part, which is also in `text.delta`; `language` comes with the first part, `done` with the last.
+    So does `title`, if the document is kept with the conversation, which has the first 100 of up to 200,000 characters.
     """
 
     type: ClassVar[str] = "document.updated"
@@ -291,6 +292,7 @@ class DocumentUpdated(Struct, frozen=True):
     text: str
     language: str | None = None
     done: bool | None = None
+    title: str | None = None
 
 
 class PlanUpdated(Struct, frozen=True):
@@ -320,8 +322,9 @@ class Usage(Struct, frozen=True):
 
     `cached_tokens` is the part of the prompt that the server had cached, if it reports that. `cost` is that of the
     round, `total_cost` that of the run so far, for models with a price. `timing` of a round holds `preparation_s`
-    (context fitted, budget reserved), `first_token_s` (from the request to the first token, queue and retries included)
-    and `tokens_per_s` (from the first token on; left out if the answer came at once).
+    (context fitted, which took `context_s` of it, then budget reserved and hooks run), `first_token_s` (from the
+    request to the first token, queue and retries included) and `tokens_per_s` (from the first token on; left out if the
+    answer came at once).
 
     `prompt_bytes` are those of the tools, the system text and the messages in the request, and the first `prefix_bytes`
     of them are the same as in the session's round before, which servers read from their caches. `prefix_break` says why

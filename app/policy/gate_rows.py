@@ -139,6 +139,13 @@ def _plan(request: AccessRequest, _: Decision | None) -> Decision | None:
     return None
 
 
+def _read_only(request: AccessRequest, _: Decision | None) -> Decision | None:
+    tool = request.tool
+    if not request.policy.narrowing.read_only or (tool.risk is Risk.READ and not tool.handed):
+        return None
+    return Refuse(f"This conversation is read-only, and {request.known_name} does more than read.")
+
+
 def _person(request: AccessRequest, _: Decision | None) -> Decision | None:
     absent = request.policy.unattended
     if not (request.tool.needs_person and absent):
@@ -177,6 +184,8 @@ def _accepts_plan(request: AccessRequest, _: Decision | None) -> Decision | None
 
 
 def _always(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.effect and request.effect.firm:
+        return Ask(f"{request.effect.what}{_taint(request)}")
     if request.tool.approval != "always":
         return None
     effect = request.effect.what if request.effect else ""
@@ -281,6 +290,7 @@ RIGHTS: Rows = (
     DecisionRow("token", "refuses", "of a tool that the token leaves out or disables", _token),
     DecisionRow("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
     DecisionRow("session", "refuses", "of a tool that is disabled in the session", _session),
+    DecisionRow("read_only", "refuses", "that does more than read in a read-only conversation", _read_only),
     DecisionRow("plan", "refuses", "that does more than read in a run that plans first", _plan),
     DecisionRow("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),
     DecisionRow("label", "refuses", "that a label of the conversation refuses", _label),
@@ -289,7 +299,7 @@ RIGHTS: Rows = (
 # The first of these that decides ends the questions.
 QUESTIONS: Rows = (
     DecisionRow("plan_accepted", "asks", "that submits a plan", _accepts_plan, opens=True),
-    DecisionRow("always", "asks", 'of a tool with `approval = "always"`', _always, opens=True),
+    DecisionRow("always", "asks", 'of a tool with `approval = "always"`, or that adds a schedule', _always, opens=True),
     DecisionRow("reads", "allows", "that only reads, unless untrusted text may have chosen where", _reads, opens=True),
     DecisionRow(
         "untrusted",
@@ -357,10 +367,14 @@ def _effect_inside(request: AccessRequest) -> str:
 
 def _warning(request: AccessRequest) -> str:
     """Return the warning that is added to a question in a tainted or labelled conversation."""
-    taint = " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
+    taint = _taint(request)
     labels = request.policy.labels.asking(request.tool)
     why = f" {request.foreign}" if request.policy.evidence else ""
     return f"{taint}{why} {carried(labels)}" if labels else f"{taint}{why}"
+
+
+def _taint(request: AccessRequest) -> str:
+    return " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
 
 
 def _is_named_command(request: AccessRequest) -> bool:

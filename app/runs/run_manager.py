@@ -18,6 +18,7 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
+from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
 from app.log.event_writer import EventWriter, Listeners, observer_of
 from app.log.run_stream import watched
@@ -43,6 +44,7 @@ from app.storage.sessions import SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import MAX_LINE, IdempotencyKey, NotFound, RunOver, RunRequest, SessionBusy, Stopping
+from app.workspace.document_texts import with_texts
 from app.workspace.placing import placed
 from tools.base.tasks import gather_all
 
@@ -172,7 +174,18 @@ class RunManager:
     def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
         """Put the rows of a new run, and of what it can be found by."""
         if begins_session:
-            self._journal.put(SessionRow(row.session, row.principal, row.created, turn.title, turn.disabled))
+            modes = modes_in(row.policy)
+            self._journal.put(
+                SessionRow(
+                    row.session,
+                    row.principal,
+                    row.created,
+                    turn.title,
+                    turn.disabled,
+                    options=json.dumps(modes),
+                    temporary=TEMPORARY in modes,
+                )
+            )
         self._journal.put(row)
         if turn.key:
             self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
@@ -252,7 +265,9 @@ class RunManager:
             self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
-        """Return what is to be written with events of a run."""
+        """Return what is to be written with events of a run; nothing for a temporary conversation."""
+        if TEMPORARY in modes_in(row.policy):
+            return []
         return [change for outbox in self.outboxes for change in outbox(row, events)]
 
     async def _time_in(self, session: str | None) -> float:
@@ -401,6 +416,13 @@ class RunManager:
         for helper in await self._store.helpers(session):
             await self.disable_tools(helper.session, patterns)
 
+    async def keep_reading(self, session: str, read_only: bool) -> None:
+        """Let the runs that are under way in a session, and its helpers, do no more than read, or more again."""
+        for run in self._line.of(session):
+            self._live[run].gate.keep_reading(read_only)
+        for helper in await self._store.helpers(session):
+            await self.keep_reading(helper.session, read_only)
+
     async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
         """Let the session's runs have labels that are stored. Raises StoreFailed."""
         for run in self._line.of(session):
@@ -467,8 +489,11 @@ class RunManager:
 
 
 async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
-    """Put the files into the workspace of the agent's tools; not those of a relay, which has none."""
-    return await placed(files, agent.scope.tool_context.workspace) if agent.keeps_files else files
+    """Put the files into the workspace of the agent's tools, and read documents; not for a relay, which has none."""
+    if not agent.keeps_files:
+        return files
+    context = agent.scope.tool_context
+    return await with_texts(await placed(files, context.workspace), context.sandbox, agent.view.counter.window)
 
 
 def no_session(session: str) -> NotFound:

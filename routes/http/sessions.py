@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.budget.usage_report import of_runs, sums
 from app.core.messages import shown
-from app.core.profile_spec import SessionDefaults, SessionPresets
+from app.core.profile_spec import MODE_NAMES, SessionDefaults, SessionPresets
 from app.profiles.library import defaults_of
 from app.runs.branching.forking import MOST_BRANCHES
 from app.storage.library.folders import EVERYWHERE, Shelf
@@ -20,6 +20,7 @@ from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
 from routes.deletion import delete_conversation
+from routes.http.automation.schedules import schedule_summary
 from routes.http.branching.branches import branch_fields, delete_branches
 from routes.http.library.listing import (
     folders_of,
@@ -113,7 +114,7 @@ async def show_session(request: Request) -> Response:
     """One conversation with its messages.
 
     With its summaries (`upto`, `text`, `before`, `after`, `created`), runs and `usage`; its [helpers](helpers.md), or
-    whose helper it is (`helper_of`); its [branches](#branches).
+    whose helper it is (`helper_of`); its [branches](#branches); the [schedules](schedules.md) that answer in it.
     """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
@@ -126,6 +127,9 @@ async def show_session(request: Request) -> Response:
     content: dict[str, Any] = {"helpers": helpers} if helpers else {}
     if own := await services.store.helper(row.id):
         content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
+    schedules = services.automation.scheduler.in_conversation(row.id, row.principal)
+    if schedules:
+        content["schedules"] = [schedule_summary(services, one) for one in schedules]
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
     fields = session_fields(row, await _busy(services, row.principal))
     fields |= await branch_fields(services, row.id)
@@ -149,6 +153,7 @@ async def change_session(request: Request) -> Response:
     `{"disabled_tools": ["web_fetch", "mcp__*"]}` removes tools from it, from now on and including the run under way.
     `{"profile": "careful"}` and `{"options": {"model": ..., "max_rounds": 5}}` set the [profile](profiles.md) and
     options of its next runs (null and `{}` none), among them `instructions`, which are added to the system prompt.
+    `{"read_only": true}` lets only reading tools run from now on, `false` all again (see [modes](#modes)).
     `{"labels": ["customer"]}` adds [sensitivity labels](labels.md), of which none is taken away.
     """
     services = services_of(request)
@@ -175,20 +180,27 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
     """Raises UnknownProfile, UnknownModel, ModeForbidden, StoreFailed."""
     given = (body.options or SessionPresets()).model_dump() if "options" in body.model_fields_set else None
     earlier = defaults_of(row.options) or SessionDefaults()
-    kept = earlier.model_dump(exclude={"profile"}) if given is None else given
+    modes = {name: getattr(earlier, name) for name in MODE_NAMES}
+    if body.read_only is not None:
+        modes["read_only"] = body.read_only
+    kept = (earlier.model_dump(exclude={"profile"}) if given is None else given) | modes
     name = body.profile if "profile" in body.model_fields_set else earlier.profile
     if name:
         await services.factory.profiles.named(name, principal.name)
     defaults = SessionDefaults(profile=name or None, **kept)
     services.models.route(defaults.model, principal.name)
     services.factory.gate(principal, defaults.approval)
-    return await services.factory.profiles.set_session_defaults(row.id, defaults)
+    options = await services.factory.profiles.set_session_defaults(row.id, defaults)
+    if body.read_only is not None:
+        await services.runs.keep_reading(row.id, body.read_only)
+    return options
 
 
 async def delete_session(request: Request) -> Response:
     """Delete a session with its runs.
 
-    Stops what runs in it, background jobs included. Its [branches](#branches) stay, with what they have of its runs.
+    Stops what runs in it, background jobs included, and deletes the schedules that answer in it. Its
+    [branches](#branches) stay, with what they have of its runs.
     """
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)

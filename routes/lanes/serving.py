@@ -7,10 +7,11 @@ because it cannot come back to it; a retry of the same request joins it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from time import time
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import RunRequest
+from app.workspace.document_texts import with_attachments, with_texts
 from routes.lanes.answer import Answer
 from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
@@ -32,7 +34,16 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping, recorded
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, continued, known_length, model_choice, relayed_parameters
+from routes.lanes.models import (
+    AGENT,
+    NO_MODES,
+    agent_options,
+    continued,
+    known_length,
+    model_choice,
+    modes_of_headers,
+    relayed_parameters,
+)
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -77,6 +88,7 @@ async def serve(lane: Lane, request: Request) -> Response:
             body=body,
             place=place,
             profile=request.headers.get(PROFILE) or None,
+            modes=modes_of_headers(request.headers),
             traceparent=traceparent_of(request, services),
         )
         return await serving.answer(request)
@@ -98,6 +110,7 @@ class Serving(Struct, frozen=True):
     body: ReadBody
     place: OpenStream
     profile: str | None = None
+    modes: Mapping[str, Any] = NO_MODES
     traceparent: str = ""
 
     async def answer(self, request: Request) -> Response:
@@ -134,9 +147,12 @@ class Serving(Struct, frozen=True):
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
-        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile)
+        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile, self.modes)
         new = await self._sessions.turn(lane_request)
         agent = await self.services.factory.agent(self.principal, options, new.session)
+        if new.imported:
+            imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.counter.window)
+            new = replace(new, imported=imported, history=with_attachments(new.history, imported))
         if lane_request.asks and new.session:
             await self._end_undecided(new.session)
         turn = replace(
@@ -158,18 +174,23 @@ class Serving(Struct, frozen=True):
 
     async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
         options = RunOptions(
-            model=lane_request.model, client_tools=lane_request.tools or None, profile=known_length(self.profile)
+            model=lane_request.model,
+            client_tools=lane_request.tools or None,
+            profile=known_length(self.profile),
+            **self.modes,
         )
         messages, files = lane_request.messages, lane_request.files
         if lane_request.previous:
             await self._has_ended(lane_request.previous)
             earlier = await self._sessions.history(lane_request.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
-        check_seen(files)
         options = await self.services.factory.resolved(self.principal, options)
         relay = self.services.factory.relay(
             self.principal, options, relayed_parameters(options, lane_request.parameters), files
         )
+        files = [*await with_texts(files, self.services.factory.sandbox, relay.view.counter.window)]
+        check_seen(files)
+        messages = with_attachments(messages, files)
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,
@@ -251,7 +272,8 @@ class Serving(Struct, frozen=True):
 def check_seen(files: Sequence[File]) -> None:
     """Refuse files that no model is sent: a relay has no workspace for them. Raises Refused."""
     for file in files:
-        if not file.attachment.ability:
+        if not file.attachment.ability and not file.attachment.text:
             name, media_type = ascii(file.attachment.file_name[:80]), file.attachment.media_type
-            problem = f"The file {name} is {media_type}, and a relayed model is sent pictures and PDFs only."
+            why = f" ({file.attachment.about})" if file.attachment.about else ""
+            problem = f"The file {name} is {media_type}{why}, and a relayed model is sent pictures and documents only."
             raise Refused(400, "unsupported_file", f"{problem} Send its text, or ask dragoman/agent.")

@@ -96,6 +96,9 @@ _SESSION = {
     "disabled_tools": ["text"],
     "profile": "text?",
     "options": "object",
+    "temporary?": "boolean",
+    "read_only?": "boolean",
+    "workspace?": "text",
     "labels?": "any",
     "summary?": "text",
 }
@@ -148,6 +151,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "Folder": {"id": "text", "name": "text", "created": "number", "sessions": "integer"},
     "WholeSession": {
         **_SESSION,
+        "schedules?": ["object"],
         "messages": ["@Message"],
         "summaries": ["object"],
         "runs": ["@Run"],
@@ -156,6 +160,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "SessionLog": {
         "session": "text",
         "title": "text",
+        "modes": "object",
         "cursor": "text",
         "earlier": "boolean",
         "usage": "@Totals",
@@ -247,6 +252,8 @@ COMPONENTS: Mapping[str, Shape] = {
         "missed": "text",
         "jitter_s": "number",
         "next": "number?",
+        "words": "text",
+        "labels?": ["text"],
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},

@@ -19,7 +19,7 @@ const OWN_QUESTION = "ask_user__question"; // of the tool ask_user
 /** Whether it is a question that a call asks: an elicitation of an MCP server, or one of the model's. */
 export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.tool === "elicitation";
 
-const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
+const inBackground = ({ command, background }) => background === true || /^\s*#!?bg\s*(\n|$)/.test(command ?? "");
 
 /** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
 export function requestedHosts({ network }) {
@@ -28,7 +28,7 @@ export function requestedHosts({ network }) {
 }
 
 const COMMANDS = new Set(["bash", "python"]);
-const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan"];
+const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan", "manage_schedules"];
 const SENTENCES = { __proto__: null, ...ts("approvals.ask", OTHERS) };
 
 /** "Run this command in the background?" */

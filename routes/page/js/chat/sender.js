@@ -4,6 +4,8 @@ import { patch, post } from "../feed/api.js";
 import { changedValues, fieldsOf } from "../panels/conversation/options.js";
 import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
+const time_zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 export class Sender {
   #page;
   #last = null; // the last request and its idempotency key
@@ -69,7 +71,16 @@ export class Sender {
     const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
     const begins = session ? null : store.get("options");
-    const more = { session, model: store.get("model"), ...(begins && fieldsOf(begins)), ...fields };
+    const modes = session ? {} : store.get("modes");
+    const more = {
+      session,
+      model: store.get("model"),
+      channel: "page",
+      ...modes,
+      ...(begins && fieldsOf(begins)),
+      ...fields,
+      time_zone,
+    };
     for (const [name, value] of Object.entries(more)) if (value || value === 0) body[name] = value;
     try {
       const { key, terminal } = this.#once(body);
