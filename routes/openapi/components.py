@@ -98,6 +98,7 @@ _SESSION = {
     "options": "object",
     "labels?": "any",
     "summary?": "text",
+    "conversation?": "text",
 }
 
 COMPONENTS: Mapping[str, Shape] = {
@@ -283,8 +284,10 @@ COMPONENTS: Mapping[str, Shape] = {
         "tools": ["text"],
         "disabled": ["text"],
         "profile": "text?",
+        "members": "boolean",
         "budget": "object",
     },
+    "Member": {"member": "text", "principal": "text", "bot": "text", "account": "text?", "created": "number"},
     "Person": {
         "name": "text",
         "role": "text",

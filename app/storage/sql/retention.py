@@ -50,6 +50,7 @@ FORGET = (
     "DELETE FROM helpers WHERE session IN (SESSIONS)",
     "DELETE FROM shares WHERE session IN (SESSIONS)",
     "DELETE FROM decision_links WHERE session IN (SESSIONS)",
+    "DELETE FROM conversation_keys WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",
