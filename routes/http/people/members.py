@@ -17,7 +17,7 @@ from app.transcript.run_request import NotFound, names_behind
 from routes.deletion import delete_conversation
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.redaction_middleware import SHOWN_ONCE
-from routes.protocol.requests import OutsideName, admins_only, read_fields
+from routes.protocol.requests import OutsideName, read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
@@ -46,13 +46,10 @@ def member_fields(row: MemberRow) -> dict[str, Any]:
 async def list_members(request: Request) -> Response:
     """The members of a bot's chats.
 
-    For admins, and for the token itself. Oldest first: its own name (`member`), the one in audit and usage
-    (`principal`), and the linked `account`.
+    Oldest first: its own name (`member`), the one in audit and usage (`principal`), and the linked `account`.
     """
-    services, name = services_of(request), request.path_params["name"]
-    if current_principal(request).name != name:
-        admins_only(current_principal(request))
-    return ASCIIResponse({"members": [member_fields(row) for row in await services.store.members(name)]})
+    rows = await services_of(request).store.members(request.path_params["name"])
+    return ASCIIResponse({"members": [member_fields(row) for row in rows]})
 
 
 async def delete_member(request: Request) -> Response:
@@ -62,7 +59,9 @@ async def delete_member(request: Request) -> Response:
     anew.
     """
     services, by = services_of(request), current_principal(request).name
-    row = await _member(services, f"{request.path_params['name']}/{request.path_params['member']}")
+    row = await services.store.member(f"{request.path_params['name']}/{request.path_params['member']}")
+    if row is None:
+        raise NotFound("There is no such member. GET /tokens/{name}/members lists those that there are.")
     await end_link(services, row, by)
     member = Principal(row.principal, Role.GUEST)
     audit = AuditRow(time.time(), row.principal, "member", "deleted", why="", by=by)
@@ -113,9 +112,9 @@ async def create_link(request: Request) -> Response:
 async def delete_link(request: Request) -> Response:
     """Unlink a member. What the bot has begun for you ends. The member is a guest again."""
     services, principal = services_of(request), current_principal(request)
-    row = await _member(services, f"{request.path_params['bot']}/{request.path_params['member']}")
-    if row.account != principal.name and not (row.account and principal.role is Role.ADMIN):
-        raise NotFound(f"{row.principal} is not linked to you. GET /member-links lists yours.")
+    row = await services.store.member(f"{request.path_params['bot']}/{request.path_params['member']}")
+    if not row or not row.account or (row.account != principal.name and principal.role is not Role.ADMIN):
+        raise NotFound("There is no such link. GET /member-links lists yours.")
     await end_link(services, row, principal.name)
     return Response(status_code=204)
 
@@ -135,16 +134,9 @@ async def _bots(services: Services) -> list[str]:
     return sorted({row.name for row in await services.store.tokens() if row.members and in_use(row, now)})
 
 
-async def _member(services: Services, principal: str) -> MemberRow:
-    """Raises NotFound."""
-    if (row := await services.store.member(principal)) is None:
-        raise NotFound(f"There is no member {principal[:130]!a}. GET /tokens/NAME/members lists them.")
-    return row
-
-
 ROUTES = tagged(
     "Server",
-    Route("GET /tokens/{name}/members", list_members, rights="user", answer={"members": ["@Member"]}),
+    Route("GET /tokens/{name}/members", list_members, rights="admin", answer={"members": ["@Member"]}),
     Route("DELETE /tokens/{name}/members/{member}", delete_member, rights="admin"),
     Route("GET /member-links", list_links, rights="user", answer={"links": ["@Member"], "bots": ["text"]}),
     Route(

@@ -96,7 +96,7 @@ async def test_each_member_is_a_guest_with_conversations_of_its_own(tmp_path: Pa
         assert (used["principal"], used["usage"]["tokens_per_month"]["limit"]) == ("bot/42", 1000)
         member = await principal_named(at.served.services.store, "bot/42")
         assert (member.role, member.member, member.is_linked, member.members) == (Role.GUEST, "bot/42", False, False)
-        listed = (await at.ask("bot", "GET /tokens/bot/members")).json()["members"]
+        listed = (await at.ask("root", "GET /tokens/bot/members")).json()["members"]
         assert [row["member"] for row in listed] == ["42", "43"]
         assert (await at.ask("other", "GET /tokens/bot/members")).status_code == 403
         assert (await at.ask("root", "DELETE /tokens/bot/members/42")).status_code == 204
@@ -139,7 +139,7 @@ async def test_members_are_bounded_and_agree_with_the_header(tmp_path: Path) -> 
     async with chats(tmp_path, max_members=2) as at:
         answers = await asyncio.gather(*(at.say(member=str(number)) for number in range(5)))
         assert sorted(one.status_code for one in answers) == [200, 200, 409, 409, 409]
-        [known, *_] = (await at.ask("bot", "GET /tokens/bot/members")).json()["members"]
+        [known, *_] = (await at.ask("root", "GET /tokens/bot/members")).json()["members"]
         named = at.headers["bot"] | {MEMBER: known["member"]}
         both_named = await at.client.post("/chat", json={"message": "x", "member": "zz"}, headers=named)
         assert both_named.status_code == 422 and "send one of both" in message_of(both_named)

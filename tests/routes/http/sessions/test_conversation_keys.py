@@ -100,7 +100,7 @@ async def test_a_key_holds_in_all_lanes(tmp_path: Path) -> None:
         session = session_of(await say(served, conversation=KEY))
         history = [{"role": "user", "content": "Other"}, {"role": "assistant", "content": "No."}]
         new = {"role": "user", "content": "Go on"}
-        bodies = {
+        bodies: dict[str, dict[str, Any]] = {
             "/v1/chat/completions": {"messages": [*history, new]},
             "/v1/messages": {"messages": [*history, new], "max_tokens": 99},
             "/v1/responses": {"input": "Go on"},
