@@ -264,7 +264,8 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
             await asyncio.to_thread(service.press, "2", choice)
             assert "has no approval" in await taken(service.said)
             await asyncio.to_thread(service.press, "1", choice)
-            assert {await taken(service.said), await taken(service.said)} == {"Approved.", "Done."}
+            words = sorted([await taken(service.said) for _ in range(2)], key=len)
+            assert words[0] == "Approved." and words[1].endswith("Done.")
             assert (tmp_path / "work" / "people" / "ann" / "note.txt").read_text().startswith("first")
             if name != "discord":  # which sends nothing again
                 again = (
