@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import ip_network
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from msgspec import convert
 from pydantic import BaseModel, Field, field_validator
 
 from app.core.settings_fields import seconds, setting, whole, words
-from app.storage.principals import Budget
+
+Limit = Literal["runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day", "cost_per_month"]
 
 
 class ConnectionSettings(BaseModel, defer_build=True):
@@ -30,10 +30,10 @@ class ConnectionSettings(BaseModel, defer_build=True):
         "proxies whose X-Forwarded-For is trusted, and whose connections are not limited per address",
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
-    guest_budget: Mapping[str, Annotated[int | float, Field(gt=0, le=10**12, allow_inf_nan=False)]] = setting(
+    guest_budget: Mapping[Limit, Annotated[int | float, Field(gt=0, le=10**12, allow_inf_nan=False)]] = setting(
         {"runs": 4, "tokens_per_month": 500_000, "tool_seconds_per_day": 1800},
         "budget of each guest and of each member of a bot's chats, where its token has none of its own",
-        f"a table such as {{tokens_per_month = 100000}}, with {', '.join(Budget.__struct_fields__)}",
+        f"a table such as {{tokens_per_month = 100000}}, with {', '.join(get_args(Limit))}",
     )
     max_members: int = whole(1000, 0, 10**6, "members of one bot's chats that are remembered; 0 takes no new ones")
     drain_delay_s: float = seconds(
@@ -45,10 +45,9 @@ class ConnectionSettings(BaseModel, defer_build=True):
 
     @field_validator("guest_budget")
     @classmethod
-    def _known_limits(cls, value: Mapping[str, float]) -> Mapping[str, float]:
-        if unknown := value.keys() - set(Budget.__struct_fields__):
-            raise ValueError(f"has no {', '.join(sorted(unknown))}")
-        convert(dict(value), Budget)  # raises a ValueError
+    def _whole(cls, value: Mapping[str, float]) -> Mapping[str, float]:
+        if any(isinstance(amount, float) and name != "cost_per_month" for name, amount in value.items()):
+            raise ValueError("has a fraction, which only cost_per_month may have")
         return value
 
     @field_validator("trusted_proxies")

@@ -48,7 +48,9 @@ def serve(port, on_request):
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
-    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", port))), Handler).serve_forever()
+    server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", port))), Handler)
+    print(f"listening on port {server.server_port}", flush=True)
+    server.serve_forever()
 
 
 class Bot:

@@ -10,9 +10,13 @@ export async function links() {
   const list = h("ul", { class: "tokens" });
   const codes = h("div", {});
   const outcome = new Outcome();
+  const unlinkable = (row) => {
+    const sure = t("members.unlink.sure", { member: row.member });
+    return memberRow(row, `/member-links/${row.bot}`, { word: t("members.unlink"), sure }, draw);
+  };
   const draw = async () => {
     const { links: rows, bots } = await get("/member-links");
-    fillRows(list, rows, (row) => memberRow(row, `/member-links/${row.bot}`, "members.unlink", draw), t("members.none"));
+    fillRows(list, rows, unlinkable, t("members.none"));
     fill(codes, ...bots.map((bot) => actionButton(t("members.code", { bot }), outcome, () => makeCode(bot))));
   };
   const makeCode = async (bot) => {
@@ -28,15 +32,19 @@ export async function links() {
 export async function members(bot) {
   const list = h("ul", { class: "tokens" });
   const path = `/tokens/${encodeURIComponent(bot)}/members`;
+  const deletable = (row) => {
+    const sure = t("members.delete.sure", { member: row.member });
+    return memberRow(row, path, { word: t("members.delete"), sure }, draw);
+  };
   const draw = async () => {
     const { members: rows } = await get(path);
-    fillRows(list, rows, (row) => memberRow(row, path, "members.delete", draw), t("members.empty"));
+    fillRows(list, rows, deletable, t("members.empty"));
   };
   await draw();
   return list;
 }
 
-function memberRow({ member, principal, bot, account }, path, word, draw) {
+function memberRow({ member, principal, bot, account }, path, { word, sure }, draw) {
   const outcome = new Outcome();
   const end = async () => {
     const [, name] = principal.split("/");
@@ -45,5 +53,5 @@ function memberRow({ member, principal, bot, account }, path, word, draw) {
   };
   const name = h("strong", { dir: "auto" }, `${bot}: ${member}`);
   const about = h("span", { class: "person" }, name, account && h("span", { class: "faint" }, account));
-  return h("li", {}, about, confirmButton(t(word), t(`${word}.sure`, { member }), t(word), outcome, end), outcome.element);
+  return h("li", {}, about, confirmButton(word, sure, word, outcome, end), outcome.element);
 }
