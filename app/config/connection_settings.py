@@ -31,7 +31,7 @@ class ConnectionSettings(BaseModel, defer_build=True):
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
     guest_budget: Mapping[Limit, Annotated[int | float, Field(gt=0, le=10**12, allow_inf_nan=False)]] = setting(
-        {"runs": 4, "tokens_per_month": 500_000, "tool_seconds_per_day": 1800},
+        {"runs": 4, "tokens_per_month": 500_000},
         "budget of each guest and of each member of a bot's chats, where its token has none of its own",
         f"a table such as {{tokens_per_month = 100000}}, with {', '.join(get_args(Limit))}",
     )

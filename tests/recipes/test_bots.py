@@ -266,11 +266,10 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
             words = sorted([await taken(service.said) for _ in range(2)], key=len)
             assert words[0] == "Approved." and words[1].endswith("Done.")
             assert (tmp_path / "work" / "people" / "ann" / "note.txt").read_text().startswith("first")
-            if name != "discord":  # which sends nothing again
-                again = (
-                    service.sign(json.dumps(first).encode()) if isinstance(service, Slack) else service.news.put(first)
-                )
-                assert again in (None, {"challenge": None})
+            if isinstance(service, Slack):  # which sends again what was not answered in time, as Telegram and Matrix do
+                await asyncio.to_thread(service.sign, json.dumps(first).encode())
+            elif name != "discord":
+                service.news.put(first)
             await asyncio.to_thread(service.deliver, "2", "Bye")
             assert await taken(service.said) == "Bye.", "a message that comes twice is answered once"
             rows = await served.services.store.sessions("ann", 9)
