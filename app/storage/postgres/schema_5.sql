@@ -33,3 +33,7 @@ INSERT INTO conversation_keys (principal, key, session)
 SELECT idempotency.principal, substr(idempotency.key, 18), runs.session
 FROM idempotency JOIN runs ON runs.id = idempotency.run
 WHERE substr(idempotency.key, 1, 17) = 'thread' || chr(10) || 'responses' || chr(10);
+
+-- Modes of conversations: a temporary one is not listed, and deleted when it is over.
+ALTER TABLE sessions ADD COLUMN temporary BOOLEAN NOT NULL DEFAULT false;
+CREATE INDEX sessions_temporary ON sessions (updated) WHERE temporary;

@@ -53,6 +53,11 @@ SESSION = select(SessionRow, "sessions", "WHERE id = ?")
 OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
 KEYED = Select("SELECT session FROM conversation_keys WHERE principal = ? AND key = ?", str)
 KEYS = "SELECT session, key FROM conversation_keys WHERE session IN (SELECT value FROM json_each(?)) ORDER BY key"
+TEMPORARY = select(
+    SessionRow,
+    "sessions",
+    "WHERE temporary AND updated < ? AND NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)",
+)
 SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
 MESSAGES_UNTIL = """
@@ -132,6 +137,9 @@ class SqlSessions(Rows):
     ) -> list[SessionRow]:
         sql, values = listed(principal, limit, before, shelf)
         return [SessionRow(*row) for row in await self._all(sql, *values)]
+
+    async def temporary_sessions(self, before: float) -> list[SessionRow]:
+        return await self._rows(TEMPORARY, before)
 
     async def session_state(self, session: str) -> SessionState:
         queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql)
