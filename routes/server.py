@@ -72,7 +72,7 @@ from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import people, permissions, prompts, sign_ins
+from routes.http.people import members, people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -138,6 +138,7 @@ ROUTES = (
     *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *members.ROUTES,
     *permissions.ROUTES,
     *sign_ins.ROUTES,
     *prompts.ROUTES,
@@ -179,7 +180,6 @@ class CannotServe(Exception):
 def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
     """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
-    most = settings.requests_per_minute or None
     access = Middleware(
         Access,
         store=services.store,
@@ -187,7 +187,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         host=settings.host,
         local=services.local,
         metrics=metrics_access(settings),
-        per_minute=most,
+        limits=services.runs.ledger.limits,
+        speakers=services.speakers,
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
