@@ -17,7 +17,7 @@ OTHER_ACCOUNTS = 0o077
 ROOT = 0
 # The files of dragoman. If the folder contains others, their permissions are not changed.
 OURS = (
-    *("dragoman.db*", "checkpoints.db*", "lock", "local.token*"),
+    *("dragoman.db*", "checkpoints.db*", "knowledge.db*", "lock", "local.token*"),
     *("jobs", "keys", "mcp", "notifications", "persona"),
 )
 
