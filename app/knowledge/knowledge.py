@@ -38,24 +38,29 @@ class Knowledge(Struct, frozen=True):
     async def search(self, query: str, reach: Reach, labels: Labels = NO_LABELS) -> list[Hit]:
         """Return the best matches, best first. Raises StoreFailed."""
         by_words = await asyncio.to_thread(self.index.matches, query, reach)
-        near = [] if labels & self.indexer.withheld else await self.near(query, reach)
-        best = list(fused(by_words, near, FLOOR))[:CANDIDATES]
+        near, without = ([], set[str]()) if labels & self.indexer.withheld else await self._near(query, reach, by_words)
+        best = list(fused(by_words, near, FLOOR, without))[:CANDIDATES]
         return await asyncio.to_thread(self.index.hits, best, reach)
 
     async def near(self, query: str, reach: Reach) -> list[Near]:
         """Return what is nearest by meaning; nothing where that cannot be searched now. Raises StoreFailed."""
+        return (await self._near(query, reach, ()))[0]
+
+    async def _near(self, query: str, reach: Reach, by_words: Sequence[str]) -> tuple[list[Near], set[str]]:
+        """Return that, and those of `by_words` whose vector is still to be made. Raises StoreFailed."""
         embedder = self.indexer.embedder
         if embedder is None or time.monotonic() < self.indexer.resumes:
-            return []
+            return [], set()
         vectors = await asyncio.to_thread(self.index.vectors, embedder.name, reach)
         if not vectors.ids:
-            return []
+            return [], set()
         try:
             vector = await embedder.embed_query(query[:MOST_QUERY])
         except EmbeddingFailed as failure:
             self.indexer.failed(failure)
-            return []
-        return await asyncio.to_thread(vectors.nearest, vector, CANDIDATES)
+            return [], set()
+        near = await asyncio.to_thread(vectors.nearest, vector, CANDIDATES)
+        return near, set(by_words).difference(vectors.ids)
 
 
 class CallKnowledge(Struct, frozen=True):
