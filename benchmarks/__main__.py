@@ -10,6 +10,7 @@ from benchmarks import (
     checkpoints,
     context,
     ingest,
+    knowledge,
     lanes,
     log,
     mcp,
@@ -52,6 +53,7 @@ ALL = (
     replays,
     mcp,
     memory,
+    knowledge,
     tools,
     page,
 )

@@ -63,6 +63,7 @@ class Indexer(Struct, kw_only=True):
     unpaused: Callable[[], Awaitable[None]]
     pending: dict[str, int] = field(default_factory=dict)  # files by their place
     catch_up_s: float = CATCH_UP_S
+    rest_s: float = REST_S
     resumes: float = 0.0  # when the embedder is used again after a failure
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _next: asyncio.Event = field(default_factory=asyncio.Event)  # set when the next round has ended
@@ -218,7 +219,7 @@ class Indexer(Struct, kw_only=True):
         return False
 
     async def _rest(self, begun: float) -> None:
-        await wait_at_most(min(REST_S, time.monotonic() - begun), self._wake)
+        await wait_at_most(min(self.rest_s, time.monotonic() - begun), self._wake)
 
 
 def place_of_documents(principal: str) -> str:
