@@ -121,8 +121,8 @@ async def recall(knowledge: Knowledge, asked: Sequence[Question], reach: Reach) 
             hits = knowledge.index.hits(ids, reach)
             found[way][one.part] += any(hit.path.endswith(one.file) and one.text in hit.passage.text for hit in hits)
     print(f"  recall@{AT} of {len(asked)} questions {'  '.join(f'{part:>10}' for part in ('all', *parts))}")
-    for way, hits in found.items():
-        shares = [sum(hits.values()) / len(asked), *(hits[part] / count for part, count in parts.items())]
+    for way, counts in found.items():
+        shares = [sum(counts.values()) / len(asked), *(counts[part] / count for part, count in parts.items())]
         print(f"    by {way:20} {'  '.join(f'{share:10.3f}' for share in shares)}")
     print(f"  a search: {quantiles(took, n=20)[9]:.0f} ms (p50), {quantiles(took, n=20)[18]:.0f} ms (p95)")
 

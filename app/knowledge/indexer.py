@@ -21,7 +21,7 @@ from app.config.folders import PEOPLE
 from app.core.labels import NO_LABELS, Labels
 from app.knowledge.files import DOCUMENTS, FileContent, Unreadable, look, read_whole
 from app.knowledge.index import KnowledgeIndex, Unembedded
-from app.knowledge.passages import Passage, Section, passages_of
+from app.knowledge.passages import Passage, passages_of
 from app.labels.run_labels import LabelServices
 from app.memory.embedders.embedder import Embedder, EmbeddingFailed
 from app.redaction.redactor import Redactor
@@ -29,6 +29,9 @@ from app.storage.changes import StoreFailed
 from app.storage.documents import DocumentStore
 from app.workspace.content_types import is_text
 from tools.base.tasks import wait_at_most
+from tools.extraction.documents import Section, UnreadableDocument, extracted
+from tools.extraction.formats import HEAD, format_of
+from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
 
 EVERY_S = 30.0  # between two looks
 CATCH_UP_S = 2.0  # that a search waits for a look
@@ -58,6 +61,7 @@ class Indexer(Struct, kw_only=True):
     store: KnowledgeStore
     redactor: Redactor
     embedder: Embedder | None
+    sandbox: Sandbox | NoSandbox = NO_SANDBOX
     labels: LabelServices | None = None
     withheld: Labels = NO_LABELS
     unpaused: Callable[[], Awaitable[None]]
@@ -171,7 +175,7 @@ class Indexer(Struct, kw_only=True):
         digest = await asyncio.to_thread(lambda: sha256(content.data).digest())
         if await asyncio.to_thread(self.index.link, place, path, content.stamp, digest):
             return
-        sections = await sections_of(content.data)
+        sections = await sections_of(content.data, path, self.sandbox)
         passages = await asyncio.to_thread(self._redacted, sections)
         if self._passages + len(passages) > MOST_PASSAGES:
             raise Unreadable(FULL)
@@ -234,8 +238,15 @@ async def labels_at(labels: LabelServices, store: KnowledgeStore, place: str, pa
     return await labels.of_session(row.session if row else "")
 
 
-async def sections_of(data: bytes) -> Sequence[Section]:
-    """The parts of a file with their texts. Raises Unreadable."""
+async def sections_of(data: bytes, name: str, sandbox: Sandbox | NoSandbox) -> Sequence[Section]:
+    """The parts of a file with their texts, as `read_file` shows them. Raises Unreadable."""
+    found = format_of(data[:HEAD], data[-HEAD:], name)
+    if found and not found.is_plain:
+        try:
+            return (await extracted(data, name, sandbox)).sections
+        except UnreadableDocument as why:
+            if found.marks:  # else it is a text, too
+                raise Unreadable(f"it {why}") from why
     if not is_text(data[:MOST_TEXT], whole=len(data) <= MOST_TEXT):
         raise Unreadable("it is no text")
     if len(data) > MOST_TEXT:

@@ -7,17 +7,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from tools.base.patterns import lazy_pattern
+from tools.extraction.documents import Section
 
 LEAST, MOST = 400, 1_000  # characters: behind the former a passage ends with its part of the text
 MOST_TITLE = 120
 _HEADING = lazy_pattern(r"#{1,6} +\S")
-
-
-class Section(Struct, frozen=True):
-    """A part of a file. `mark` is its place, such as `page 3`; empty for a text, whose lines are places."""
-
-    mark: str
-    text: str
 
 
 class Passage(Struct, frozen=True):

@@ -17,6 +17,7 @@ from app.memory.startup import embedder_of
 from app.redaction.redactor import Redactor
 from tools.base.tasks import in_background
 from tools.catalogue import SEARCH_FILES
+from tools.sandbox.sandbox import NoSandbox, Sandbox
 from tools.tool import Tool
 
 INDEX = "knowledge.db"  # in the data directory
@@ -30,6 +31,7 @@ async def opened_knowledge(
     labels: LabelServices | None,
     *,
     redactor: Redactor,
+    sandbox: Sandbox | NoSandbox,
     unpaused: Callable[[], Awaitable[None]],
 ) -> AsyncGenerator[Knowledge | None, None]:
     """The knowledge, with the embedder of the memory; None where no folder is named."""
@@ -47,6 +49,7 @@ async def opened_knowledge(
         store=store,
         redactor=redactor,
         embedder=embedder,
+        sandbox=sandbox,
         labels=labels,
         withheld=policy.withheld(policy.names, EMBEDDINGS, None) if leaves else NO_LABELS,
         unpaused=unpaused,

@@ -87,7 +87,9 @@ async def opened_run_factory(
         await profiles.load()
         labels = await opened_labels(settings, store, jobs)
         knowledge = await stack.enter_async_context(
-            opened_knowledge(settings, store, models.memories, labels, redactor=redactor, unpaused=switch.unpaused)
+            opened_knowledge(
+                settings, store, models.memories, labels, redactor=redactor, sandbox=sandbox, unpaused=switch.unpaused
+            )
         )
         factory = RunFactory(
             settings=settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 from array import array
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +22,7 @@ from app.knowledge.files import MOST_BYTES, UPLOADS
 from app.knowledge.index import KnowledgeIndex, Reach
 from app.knowledge.indexer import MOST_TEXT, Indexer
 from app.knowledge.knowledge import CallKnowledge, Knowledge
-from app.knowledge.passages import MOST, Section, passages_of
+from app.knowledge.passages import MOST, passages_of
 from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
 from app.memory.embedders.embedder import Embedder, EmbeddingFailed
@@ -37,6 +38,8 @@ from tests.support.databases.postgres import opened
 from tools.base.access import FoundPassages
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Role
+from tools.extraction.documents import Section
+from tools.sandbox.sandbox import NoSandbox, find_sandbox
 
 pytestmark = pytest.mark.anyio
 ANN = Principal("ann", Role.ADMIN)
@@ -112,6 +115,36 @@ class World:
         own = own or self.root
         access = CallKnowledge(self.knowledge, gate or Gate(ANN), own, own, "ses_1")
         return await access.search(query, more.get("folder", ()), more.get("limit", 5))
+
+
+PDF = b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents 5 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+4 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents 6 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+5 0 obj<</Length 44>>stream
+BT /F 12 Tf 20 200 Td (First of two.) Tj ET
+endstream endobj
+6 0 obj<</Length 46>>stream
+BT /F 12 Tf 20 200 Td (Lassie is a dog) Tj ET
+endstream endobj
+7 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+trailer<</Root 1 0 R>>
+"""
+
+
+async def test_documents_are_found_by_their_page(tmp_path: Path, store: Store) -> None:
+    sandbox = find_sandbox(hidden=[])
+    world = World(tmp_path, store, sandbox=sandbox)
+    world.put(docs__a_md="dog")
+    (world.root / "docs/report.pdf").write_bytes(PDF)
+    (world.root / "docs/cut.pdf").write_bytes(PDF[:40])
+    await world.update()
+    world.indexer.catch_up_s = 0
+    if isinstance(sandbox, NoSandbox) or not importlib.util.find_spec("pypdfium2"):
+        pytest.skip("needs a sandbox and the extra documents")
+    assert (await world.call("the dog Lassie")).passages[0].place == "docs/report.pdf page 2"
+    assert "docs/cut.pdf" in world.problems()
 
 
 @given(st.text(st.sampled_from("ab# \n語"), max_size=4_000), st.integers(1, 400))
@@ -199,7 +232,9 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
         assert await places() == {"docs/a.md:1", "upload.md:1"}
         assert await places(folder=("docs",)) == {"docs/a.md:1"}
         assert await places(own=bob, gate=Gate(Principal("bob", Role.USER))) == {"upload.md:1", "docs/b.md:1"}
-        rule = OperatorRule(tool="read_file", action="ask", reason="Ask me.", paths=("docs/**",))
+        rule = OperatorRule.model_validate(
+            {"tool": "read_file", "action": "ask", "reason": "Ask.", "paths": ["docs/**"]}
+        )
         asking = Gate(ANN, replace(NO_POLICY, workspace=world.root, rules=compiled_rules([rule])))
         assert await places(gate=asking) == {"upload.md:1"}
         assert (
