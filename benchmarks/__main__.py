@@ -10,7 +10,6 @@ from benchmarks import (
     checkpoints,
     context,
     ingest,
-    knowledge,
     lanes,
     log,
     mcp,
@@ -23,7 +22,7 @@ from benchmarks import (
     stages,
     startup,
 )
-from benchmarks.recall import memory, tools
+from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
 from benchmarks.serving import databases, replicas, served_models, stalls
 from benchmarks.stored import replays

@@ -70,6 +70,7 @@ SELECT passages.id, passages.title || char(10) || text, content FROM passages
 WHERE id > ? AND id NOT IN (SELECT passage FROM vectors WHERE embedder = ?)
 AND content NOT IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ?
 """
+FILE = "INSERT OR REPLACE INTO files (place, path, stamp, content, problem) VALUES (?, ?, ?, ?, ?)"
 VECTOR = "INSERT OR REPLACE INTO vectors SELECT id, ?, ? FROM passages WHERE id = ?"  # else deleted meanwhile
 UNUSED = "SELECT id FROM contents WHERE id NOT IN (SELECT content FROM files WHERE content IS NOT NULL) LIMIT 50"
 COUNTS = """
@@ -81,7 +82,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reach(Struct, frozen=True):
-    """What a search may find: files of these places, below `folder`, which is empty or ends in a slash."""
+    """Limits of a search: files of these places, below `folder`, which is empty or ends in a slash."""
 
     places: tuple[str, ...]
     folder: str = ""
@@ -192,7 +193,7 @@ class KnowledgeIndex:
         """Let the file have a content that is known; return False if it is not."""
         with self._transaction() as connection:
             for (content,) in connection.execute("SELECT id FROM contents WHERE digest = ?", (digest,)).fetchall():
-                _put_file(connection, place, path, stamp, content)
+                connection.execute(FILE, (place, path, stamp, content, ""))
                 return True
             return False
 
@@ -206,11 +207,11 @@ class KnowledgeIndex:
                 statement = "INSERT INTO passages (content, mark, first, last, title, text) VALUES (?, ?, ?, ?, ?, ?)"
                 row = connection.execute(statement, values).lastrowid
                 connection.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (row, words))
-            _put_file(connection, place, path, stamp, content)
+            connection.execute(FILE, (place, path, stamp, content, ""))
 
     def put_problem(self, place: str, path: str, stamp: str, problem: str) -> None:
         with self._transaction() as connection:
-            _put_file(connection, place, path, stamp, None, problem)
+            connection.execute(FILE, (place, path, stamp, None, problem))
 
     def remove(self, place: str, paths: Sequence[str]) -> None:
         with self._transaction() as connection:
@@ -265,7 +266,7 @@ class KnowledgeIndex:
         with self._transaction(writes=False) as connection:
             rows = connection.execute(HITS, reach.values | {"ids": json.dumps(list(map(int, ids)))})
             found = [
-                Hit(str(one), place, path, stamp, digest, Passage(*passage))
+                Hit(str(one), place, path, stamp=stamp, digest=digest, passage=Passage(*passage))
                 for one, place, path, stamp, digest, *passage in rows
             ]
         rank = {one: at for at, one in enumerate(ids)}
@@ -280,9 +281,3 @@ class KnowledgeIndex:
         with self._transaction(writes=False) as connection:
             sql = "SELECT place, path, problem FROM files WHERE problem <> '' ORDER BY place, path LIMIT ?"
             return connection.execute(sql, (limit,)).fetchall()
-
-
-def _put_file(
-    connection: sqlite3.Connection, place: str, path: str, stamp: str, content: int | None, problem: str = ""
-) -> None:
-    connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", (place, path, stamp, content, problem))

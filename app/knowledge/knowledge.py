@@ -30,7 +30,7 @@ MOST_QUERY = 2_000  # characters of a query that are searched for their meaning
 
 
 class Knowledge(Struct, frozen=True):
-    """What is found by words and by meaning in the index."""
+    """Search by words and by meaning in the index."""
 
     index: KnowledgeIndex
     indexer: Indexer

@@ -413,10 +413,12 @@ class RunFactory(Struct, kw_only=True):
         )
 
     def _knowledge_of(self, gate: Gate, home: Path, session: str, labels: RunLabels | None) -> CallKnowledge | None:
-        """What a run may search; None where nothing is."""
+        """Return the knowledge of a run; None where there is none."""
         if self.knowledge is None:
             return None
-        return CallKnowledge(self.knowledge, gate, home, gate.policy.workspace, session, labels)
+        return CallKnowledge(
+            self.knowledge, gate, own=home, workspace=gate.policy.workspace, session=session, labels=labels
+        )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:
         """The view of a run on the models of `route`; `notes` writes summaries."""

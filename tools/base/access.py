@@ -79,7 +79,7 @@ class FoundPassage(Struct, frozen=True):
 
 
 class FoundPassages(Struct, frozen=True):
-    """What a search has found, best first.
+    """Results of a search, best first.
 
     `left_out` counts what has changed since it was indexed, or may not be read; `pending` files still to be indexed.
     """

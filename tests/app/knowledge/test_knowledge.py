@@ -31,6 +31,7 @@ from app.policy.gate import Gate
 from app.policy.policy_context import NO_POLICY
 from app.policy.rules.compiling import compiled_rules
 from app.redaction.redactor import Redactor
+from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.storage.store import Store
 from tests.support.access.people import LIMIT_S
@@ -113,7 +114,7 @@ class World:
 
     async def call(self, query: str, gate: Gate | None = None, own: Path | None = None, **more: Any) -> FoundPassages:
         own = own or self.root
-        access = CallKnowledge(self.knowledge, gate or Gate(ANN), own, own, "ses_1")
+        access = CallKnowledge(self.knowledge, gate or Gate(ANN), own=own, workspace=own, session="ses_1")
         return await access.search(query, more.get("folder", ()), more.get("limit", 5))
 
 
@@ -272,7 +273,7 @@ async def test_a_damaged_index_is_made_anew_and_a_killed_one_goes_on(tmp_path: P
     for damage in (b"no database at all" * 400, path.read_bytes()[:4096] + b"\xff" * 8192):
         path.write_bytes(damage)
         mended = World(tmp_path, store)
-        with suppress(Exception):
+        with suppress(StoreFailed):
             await mended.update()
         await mended.update()
         assert await mended.found("number4") == ["docs/4.md:1"]

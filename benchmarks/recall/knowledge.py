@@ -30,7 +30,7 @@ from app.redaction.redactor import Redactor
 from app.storage.sqlite.store import SQLiteStore
 from tools.base.tasks import in_background
 
-HOME = Path(__file__).parent.parent
+HOME = Path(__file__).parent.parent.parent
 QUESTIONS = HOME / "fixtures" / "knowledge" / "questions.jsonl"
 FILES, AT, CHARACTERS = 1_000, 5, 1_500
 MANUALS = Path("/usr/share/man")
