@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import regex
 from pydantic import BaseModel
 
 from app.core.endpoint_spec import EndpointSpec
@@ -17,9 +18,10 @@ class LabelSettings(BaseModel, defer_build=True):
 
     labels: tuple[LabelSource, ...] = setting(
         (),
-        "sensitivity labels and the data that has them: files of the workspace by path, results of MCP servers",
-        'tables such as {label = "customer", paths = ["customers/**"], servers = ["crm"]}; a label has lower-case '
-        "letters, digits, . _ -, and without paths and servers it is for marks alone",
+        "sensitivity labels and the data that has them: files of the workspace by path, results of MCP servers, "
+        "texts by their content",
+        'tables such as {label = "customer", paths = ["customers/**"], servers = ["crm"], contains = ["iban"]}; a '
+        "label has lower-case letters, digits, . _ -, and without sources it is for marks alone",
     )
     label_rules: tuple[LabelRule, ...] = setting(
         (),
@@ -53,6 +55,9 @@ def label_problems(settings: LabelSettings, endpoints: Mapping[str, EndpointSpec
         for path in source.paths:
             if reason := path_problem(path):
                 yield f"labels: the path {path!r} of {source.label} {reason}"
+        for pattern in source.patterns:
+            if reason := pattern_problem(pattern):
+                yield f"labels: the pattern {pattern!r} of {source.label} {reason}"
 
 
 def path_problem(path: str) -> str:
@@ -64,6 +69,15 @@ def path_problem(path: str) -> str:
     if "**" in (without := path.replace("**/", "").removesuffix("/**").removesuffix("**")) and without:
         return "has ** inside of a name. Let ** stand between slashes, such as customers/**."
     return ""
+
+
+def pattern_problem(pattern: str) -> str:
+    """Return why a regular expression cannot be used, as the end of a sentence; empty if it can."""
+    try:
+        matches_nothing = regex.compile(pattern).search("", timeout=1)
+    except regex.error as error:
+        return f"is no regular expression: {error}."
+    return "matches the empty text, and so every message." if matches_nothing else ""
 
 
 def _defined(names: set[str]) -> str:

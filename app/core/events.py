@@ -306,7 +306,7 @@ class PlanUpdated(Struct, frozen=True):
 class LabelsAdded(Struct, frozen=True):
     """The conversation has these labels from here on, besides those that it had.
 
-    `source` says why: `mark`, `path`, `server`, `memory` or `call`; `call` is the call that brought them.
+    `source` says why: `mark`, `path`, `server`, `memory`, `content` or `call`; `call` is the call that brought them.
     """
 
     type: ClassVar[str] = "labels.added"

@@ -20,6 +20,7 @@ MOST_LABELS = 64
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
 NAME_RULE = "a label has 1 to 40 lower-case letters, digits, . _ - and begins with a letter or digit"
 Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+Content = Literal["iban", "card_number", "email_address"]
 
 
 def joined(*parts: Iterable[str]) -> Labels:
@@ -30,7 +31,8 @@ def joined(*parts: Iterable[str]) -> Labels:
 class LabelSource(BaseModel, defer_build=True):
     """A label, and the data that has it: files of these paths, results of these MCP servers; a person's marks always.
 
-    A label without paths and servers is for marks alone.
+    `contains` and `patterns` (regular expressions) are of texts: messages and results that have such content. A label
+    without sources is for marks alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -38,6 +40,8 @@ class LabelSource(BaseModel, defer_build=True):
     label: LabelName
     paths: Annotated[tuple[Pattern, ...], Field(max_length=1000)] = ()
     servers: Annotated[tuple[Pattern, ...], Field(max_length=1000)] = ()
+    contains: tuple[Content, ...] = ()
+    patterns: Annotated[tuple[Pattern, ...], Field(max_length=100)] = ()
 
 
 class LabelRule(BaseModel, defer_build=True):

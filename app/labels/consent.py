@@ -37,11 +37,11 @@ async def clear_request(
     conversation: Conversation,
     waiting: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    """Take new files of the conversation, and make sure that an endpoint may have the next request.
+    """Take the labels of new messages, and make sure that an endpoint may have the next request.
 
     Raises ProviderFailed with FORBIDDEN, StoreFailed.
     """
-    await labels.take_files()
+    await labels.take_messages()
     route, clearance = labels.route, labels.route.clearance
     if clearance is None:
         return

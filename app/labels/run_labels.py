@@ -20,6 +20,7 @@ from app.context.skills import WORKSPACE_FOLDER, skill_paths
 from app.core.events import LabelsAdded
 from app.core.labels import NO_LABELS, LabelPolicy, Labels, joined
 from app.core.messages import AskedCall
+from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels, written
 from app.labels.shell_reads import files_read
 from app.models.endpoints.failover import ModelRoute
@@ -35,7 +36,7 @@ from tools.sandbox.bubblewrap import Bubblewrap
 from tools.sandbox.sandbox import NoSandbox, Sandbox
 from tools.tool import Tool
 
-MARK, PATH, SERVER, CALL, MEMORY = "mark", "path", "server", "call", "memory"  # sources
+MARK, PATH, SERVER, CALL, MEMORY, CONTENT = "mark", "path", "server", "call", "memory", "content"  # sources
 PATH_TOOLS = frozenset({"read_file", "write_file", "edit_file"})
 COMMANDS = frozenset({"bash", "python"})  # tools that run code
 JOB_TOOLS = frozenset({"job_status", "job_output", "job_cancel"})
@@ -69,6 +70,7 @@ class LabelServices(Struct, frozen=True):
     book: FileLabels
     store: LabelledSessions
     jobs: Jobs | None = None
+    contents: Contents = Contents()
 
     @property
     def policy(self) -> LabelPolicy:
@@ -113,14 +115,16 @@ class RunLabels(Struct):
         self._apply()
         self.add(marks, MARK)
         self.add(await asyncio.to_thread(self._of_project), PATH, "instructions of the workspace")
-        await self.take_files()
+        await self.take_messages()
 
-    async def take_files(self) -> None:
-        """Take the files of new messages: add the labels of the places where they lie, and give them the session's."""
+    async def take_messages(self) -> None:
+        """Add the labels of new messages: of their contents, and of their files, which get those of the session."""
         if self._conversation is None:
             return
         messages = self._conversation.messages[self._messages_seen :]
         self._messages_seen += len(messages)
+        if self.services.contents.rows:
+            self.add(await asyncio.to_thread(self.services.contents.labels, messages, self.labels), CONTENT)
         paths = [one.path for message in messages for one in message.attachments if one.path]
         if paths:
             found = await asyncio.to_thread(lambda: joined(*(self.book.of_path(self.workspace, one) for one in paths)))

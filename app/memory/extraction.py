@@ -42,14 +42,17 @@ TRIES = 2
 MOST_WAITING = 1_000  # jobs; older ones are dropped
 MOST_FOUND, LONGEST = 5, 400  # memories of one turn, and characters of each
 MOST_READ = 8_000  # characters of a turn
+MOST_OF_CALL = 200  # characters of the arguments of a call
 MOST_TOKENS = 800
 PAUSE_S = 30.0  # after the store has failed
 RULE = f"""\
-You keep the memory of an assistant. Read the turn of a conversation and list what will still matter in later ones \
-about the person: facts, preferences, events, notes. Only what the person has said, nothing general, no secrets, \
-nothing that is known already. Answer with a JSON array of at most {MOST_FOUND} objects such as \
-{{"kind": "preference", "text": "Prefers short answers."}}, kind being one of {", ".join(KINDS)}, each text one \
-sentence that is understood alone, in the person's language. Answer [] if there is nothing. {DATA_RULE}"""
+You keep the memory of an assistant. Read the turn of a conversation and list what will still matter in later ones. \
+Of the person: facts, preferences, events, notes, only what the person has said. Of the work: an event that says what \
+was done if the assistant has called tools, and a lesson where a way failed and another worked, or the person \
+corrected the assistant. Nothing general, no secrets, nothing that is known already. Answer with a JSON array of at \
+most {MOST_FOUND} objects such as {{"kind": "preference", "text": "Prefers short answers."}}, kind being one of \
+{", ".join(KINDS)}, each text one sentence that is understood alone, in the person's language. Answer [] if there is \
+nothing. {DATA_RULE}"""
 _log = logging.getLogger(__name__)
 
 
@@ -60,10 +63,10 @@ def leave_job(
     terminal: AgentEvent,
     put: Callable[[Change], None],
 ) -> Callable[[], None]:
-    """Put the job of an ended run that a person asked for and that was answered; call the result once it is stored."""
+    """Put the job of an ended run that a person asked for and did not cancel; call the result once it is stored."""
     if memory is None or not memory.extracts or conversation is None or UNASKED in json.loads(row.policy):
         return _nothing
-    if not isinstance(terminal, RunFinished) or terminal.reason != "answered":
+    if not isinstance(terminal, RunFinished) or terminal.reason == "cancelled":
         return _nothing
     begins, ends = conversation.begins, len(conversation.messages)
     put(
@@ -160,9 +163,12 @@ def _from_the_person(turn: Sequence[Message], asked: float) -> Sequence[Message]
 
 
 def _as_text(turn: Sequence[Message]) -> str:
-    """The words of the person and of the assistant; results of tools are neither."""
-    lines = ((one.role, in_words(one) if one.role == "user" else one.shown or "") for one in turn)
-    return "\n\n".join(f"{'Person' if role == 'user' else 'Assistant'}: {text}" for role, text in lines if text)
+    """The words of the person and of the assistant, and its calls; results of tools are none of these."""
+    lines = list[tuple[str, str]]()
+    for one in turn:
+        lines.append(("Person", in_words(one)) if one.role == "user" else ("Assistant", one.shown or ""))
+        lines += [("Call", f"{call.name} {json.dumps(call.arguments)[:MOST_OF_CALL]}") for call in one.calls]
+    return "\n\n".join(f"{source}: {text}" for source, text in lines if text)
 
 
 def drafts_in(answer: str) -> list[tuple[str, str]]:

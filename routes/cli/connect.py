@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import os
 import re
 import shutil
 import sys
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -21,6 +19,7 @@ from routes.cli.columns import failed
 from routes.cli.programs import PROGRAMS, Block, Program
 from routes.terminal.chat import checked_url, default_url
 from routes.terminal.event_client import ChatFailed
+from tools.base.texts import replace_file
 
 AGENT = "dragoman/agent"
 
@@ -110,24 +109,9 @@ def write_file(path: Path, block: Block) -> str:
         backup = next(one for n in count(1) if not (one := path.with_name(f"{path.name}.before-{n}")).exists())
         shutil.copy2(path, backup)
         kept = f"The file that was there is kept as {backup}.\n"
-    _replace(path, after)
+    replace_file(path, after)
     lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), str(path), str(path))
     return "".join(lines) + kept
-
-
-def _replace(path: Path, text: str) -> None:
-    """All or nothing; a file that is new is for its owner alone."""
-    target = path.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        if target.exists():
-            Path(name).chmod(target.stat().st_mode)
-        Path(name).replace(target)
-    except OSError:  # no room, for one
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def merged_json(before: str, ours: str) -> str:

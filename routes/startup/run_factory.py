@@ -19,6 +19,7 @@ from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
 from app.knowledge.startup import knowledge_tools, opened_knowledge
+from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
 from app.mcp.servers import McpServers
@@ -158,7 +159,7 @@ async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelSe
         return None
     book = FileLabels(policy, settings.workspace)
     await book.load(store)
-    return LabelServices(book, store, jobs)
+    return LabelServices(book, store, jobs, Contents.of(policy))
 
 
 async def opened_runtime_settings(settings: Settings, store: Store, factory: RunFactory) -> RuntimeSettings:

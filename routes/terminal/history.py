@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit.history import History
+
+from tools.base.texts import replace_file
 
 MOST = 1_000  # entries that are offered
 LONGEST = 10_000  # characters of an entry
@@ -64,7 +65,4 @@ class StoredHistory(History):
 
     def _shorten(self) -> None:
         """Keep the latest entries. Raises OSError."""
-        handle, name = tempfile.mkstemp(dir=self._path.parent)  # for its owner alone
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.writelines(f"{json.dumps(entry)}\n" for entry in self._read()[-MOST:])
-        Path(name).replace(self._path)
+        replace_file(self._path, "".join(f"{json.dumps(entry)}\n" for entry in self._read()[-MOST:]))

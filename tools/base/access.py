@@ -10,7 +10,7 @@ from msgspec import Struct
 from tools.base.outcome import Progress, Result
 
 MARKDOWN = "markdown"  # the kind of a document that names none
-KINDS = ("fact", "preference", "event", "note")  # of memories
+KINDS = ("fact", "preference", "event", "note", "lesson")  # of memories
 FACT = KINDS[0]  # the kind of a memory that names none
 
 

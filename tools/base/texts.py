@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from tools.base.outcome import ToolFailed
@@ -28,3 +32,23 @@ def without_surrogates(read: Any) -> Any:
     except UnicodeEncodeError:
         return json.loads(written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     return read
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file atomically, as UTF-8. A link stays one.
+
+    A new file is for its owner only, an old one keeps its mode. Raises OSError; then the old file is as it was.
+    """
+    target = path.resolve()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, name)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

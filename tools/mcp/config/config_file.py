@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.base.texts import replace_file
 from tools.mcp.config.entries import has_comments, read_json, servers_of
 
 
@@ -60,7 +59,7 @@ def _save(path: Path, whole: Any, text: str) -> str:
             copy = target.with_name(f"{target.name}.bak")
             shutil.copy2(target, copy)
             notice = f"The comments of {path} are gone; {copy} has it as it was."
-        _replace(target, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        replace_file(target, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise FileUnchanged(f"{path} cannot be written: {error.strerror}.") from error
     return notice
@@ -69,7 +68,7 @@ def _save(path: Path, whole: Any, text: str) -> str:
 def _read(path: Path) -> tuple[Any, dict[str, Any], str]:
     """The whole file, the part of it that names servers, and its text."""
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
@@ -81,19 +80,3 @@ def _read(path: Path) -> tuple[Any, dict[str, Any], str]:
         return whole, servers_of(whole), text
     except ValueError as error:
         raise FileUnchanged(f"{path} is not a list of MCP servers: {error}. Mend it first.") from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the file atomically. It may hold keys: a new file is for its owner only, an old one keeps its mode."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, name)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink()
-        raise

@@ -7,7 +7,7 @@ import { actionButton, confirmButton, field, Outcome, submitting } from "../../d
 import { t, ts } from "../../dom/more_texts.js";
 
 const PAGE = 20;
-const KINDS = ["fact", "preference", "event", "note"];
+const KINDS = ["fact", "preference", "event", "note", "lesson"];
 const KIND_LABELS = ts("memory.kind", KINDS);
 
 const pathOf = ({ id }) => `/memory/${encodeURIComponent(id)}`;

@@ -1,0 +1,114 @@
+"""Labels by content: text with an IBAN, a card number or a mail address, or one that a pattern of the operator finds.
+
+A check digit decides where there is one: sixteen digits of an order are no card. A pattern that takes too long counts
+as found, as it cannot be shown that nothing is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import regex
+from msgspec import Struct
+
+from app.core.labels import LabelPolicy, Labels
+from app.core.messages import Message
+
+LIMIT_S = 0.5  # of one pattern in the texts of one look
+_IBAN = regex.compile(r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}", regex.IGNORECASE)
+# Characters of an IBAN by country, of the registry of ISO 13616.
+_LENGTHS = {
+    country: length
+    for length, countries in {
+        15: "NO",
+        16: "BE",
+        18: "DK FI FO GL NL SD",
+        19: "MK SI",
+        20: "AT BA EE KZ LT LU MN XK",
+        21: "CH HR LI LV",
+        22: "BG BH CR DE GB GE IE ME RS VA",
+        23: "AE GI IL IQ OM SO TL",
+        24: "AD CZ ES MD PK RO SA SE SK TN VG YE",
+        25: "LY PT ST",
+        26: "IS TR",
+        27: "BI DJ FR GR IT MC MR SM",
+        28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
+        29: "BR EG PS QA UA",
+        30: "JO KW MU",
+        31: "MT SC",
+        32: "LC",
+        33: "RU",
+    }.items()
+    for country in countries.split()
+}
+_CARD = regex.compile(r"(?<![A-Za-z0-9])[0-9](?:[ -]?[0-9]){12,18}(?![A-Za-z0-9])")
+_MAIL = regex.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\p{L}]{2,63}(?![\w-])")
+
+
+def _is_iban(text: str) -> bool:
+    """Check the length and the check digits of an IBAN, with which the text begins; words may follow behind a space."""
+    at = [place for place, character in enumerate(text) if character.isalnum()]
+    length = _LENGTHS.get(text[:2].upper(), 0)
+    if not length or len(at) < length or (len(at) > length and at[length] == at[length - 1] + 1):
+        return False
+    spelled = "".join(text[place] for place in at[:length])
+    return int("".join(str(int(one, 36)) for one in spelled[4:] + spelled[:4])) % 97 == 1
+
+
+def _is_card(text: str) -> bool:
+    """Check the last digit of a card's number (ISO/IEC 7812, the formula of Luhn)."""
+    digits = [int(character) for character in reversed(text) if character.isdecimal()]
+    doubled = (digit * 2 - 9 * (digit > 4) for digit in digits[1::2])
+    return len(set(digits)) > 1 and (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def _always(_: str) -> bool:
+    return True
+
+
+# The names that `contains` may have, which are those of `app.core.labels.Content`.
+DETECTORS: dict[str, tuple[regex.Pattern[str], Callable[[str], bool]]] = {
+    "iban": (_IBAN, _is_iban),
+    "card_number": (_CARD, _is_card),
+    "email_address": (_MAIL, _always),
+}
+
+
+class _Row(Struct, frozen=True):
+    label: str
+    pattern: Any  # regex.Pattern[str], which is no type of a field
+    check: Callable[[str], bool]
+
+    def is_in(self, texts: Sequence[str]) -> bool:
+        find = partial(self.pattern.finditer, timeout=LIMIT_S, concurrent=True)  # without the interpreter's lock
+        try:
+            return any(self.check(found[0]) for text in texts for found in find(text))
+        except TimeoutError:
+            return True
+
+
+class Contents(Struct, frozen=True):
+    """What the sources of labels say of texts; empty for a policy in which none does."""
+
+    rows: tuple[_Row, ...] = ()
+
+    @classmethod
+    def of(cls, policy: LabelPolicy) -> Contents:
+        return cls(
+            tuple(
+                _Row(source.label, pattern, check)
+                for source in policy.sources
+                for pattern, check in [
+                    *(DETECTORS[name] for name in source.contains),
+                    *((regex.compile(one), _always) for one in source.patterns),
+                ]
+            )
+        )
+
+    def labels(self, messages: Iterable[Message], known: Labels) -> Labels:
+        """Return the labels of these messages besides those that are known."""
+        rows = [row for row in self.rows if row.label not in known]
+        texts = [text for one in messages for text in (one.text, one.recalled)] if rows else []
+        return frozenset(row.label for row in rows if row.is_in(texts))
