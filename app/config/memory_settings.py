@@ -43,8 +43,8 @@ class KnowledgeSettings(BaseModel, defer_build=True):
 def knowledge_problems(settings: KnowledgeSettings) -> Iterator[str]:
     """Folders that no workspace has, a sentence each."""
     for folder in settings.knowledge:
-        if folder.startswith(("/", "~")) or ".." in folder.split("/"):
-            yield f"knowledge names {folder}, which is not in the workspace. Write it relative to it, such as docs."
+        if not folder.isprintable() or not folder or folder.startswith(("/", "~")) or ".." in folder.split("/"):
+            yield f"knowledge names {folder!r}, which is not in the workspace. Write it relative to it, such as docs."
 
 
 def memory_problems(settings: MemorySettings) -> Iterator[str]:

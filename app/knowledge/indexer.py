@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from app.config.folders import PEOPLE
 from app.core.labels import NO_LABELS, Labels
+from app.core.messages import Message
 from app.knowledge.files import DOCUMENTS, FileContent, Unreadable, look, read_whole
 from app.knowledge.index import KnowledgeIndex, Unembedded
 from app.knowledge.passages import Passage, passages_of
@@ -28,7 +29,7 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.documents import DocumentStore
 from app.workspace.content_types import is_text
-from tools.base.tasks import wait_at_most
+from tools.base.tasks import in_background, wait_at_most
 from tools.extraction.documents import Section, UnreadableDocument, extracted
 from tools.extraction.formats import HEAD, format_of
 from tools.sandbox.sandbox import NO_SANDBOX, NoSandbox, Sandbox
@@ -70,25 +71,24 @@ class Indexer(Struct, kw_only=True):
     rest_s: float = REST_S
     resumes: float = 0.0  # when the embedder is used again after a failure
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)  # texts may lack vectors
     _next: asyncio.Event = field(default_factory=asyncio.Event)  # set when the next round has ended
     _passages: int = 0
     _after: int = 0  # the passage that the embedder has failed at: the others come first
 
     async def run_forever(self) -> None:
-        is_first = True
+        async with in_background(self._repeat(self.embed, self._changed), "vectors of knowledge"):
+            await self._repeat(self.round, self._wake)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], wake: asyncio.Event) -> None:
         while True:
-            until = time.monotonic() + EVERY_S
+            wake.clear()
             try:
-                if is_first:
-                    await asyncio.to_thread(self.index.forget_problems)
-                    is_first = False
                 await self.unpaused()
-                await self.round()
-                await self.embed(until)
-                await wait_at_most(max(0.0, until - time.monotonic()), self._wake)
+                await work()
             except StoreFailed as failure:
                 _log.warning("files are not indexed, retrying later: %s", failure)
-                await wait_at_most(EVERY_S, self._wake)
+            await wait_at_most(EVERY_S, wake)
 
     async def catch_up(self) -> None:
         """Wait, but not for long, until all that is there now can be found by its words."""
@@ -99,8 +99,9 @@ class Indexer(Struct, kw_only=True):
     async def round(self) -> None:
         """Bring the texts of the index up to date. Raises StoreFailed."""
         ends, self._next = self._next, asyncio.Event()
-        self._wake.clear()
         try:
+            if not self._passages:  # the first one: what was in the way of files may have gone
+                await asyncio.to_thread(self.index.forget_problems)
             self._passages = await asyncio.to_thread(self.index.passage_count)
             places = await asyncio.to_thread(_workspaces, self.root)
             there = {str(one) for one in places}
@@ -115,6 +116,7 @@ class Indexer(Struct, kw_only=True):
                 await self.unpaused()
         finally:
             ends.set()
+            self._changed.set()
 
     async def _update_files(self, workspace: Path) -> None:
         place = str(workspace)
@@ -186,10 +188,10 @@ class Indexer(Struct, kw_only=True):
         redact = self.redactor.redact
         return [replace(one, title=redact(one.title), text=redact(one.text)) for one in passages_of(sections)]
 
-    async def embed(self, until: float) -> None:
-        """Make vectors until all are made, a search waits or the time is over. Raises StoreFailed."""
+    async def embed(self) -> None:
+        """Make vectors until all are made, or the embedder fails. Raises StoreFailed."""
         embedder, held = self.embedder, set[int]()
-        while embedder and self.resumes <= (begun := time.monotonic()) < until:
+        while embedder and self.resumes <= (begun := time.monotonic()):
             await self.unpaused()
             missing = await asyncio.to_thread(self.index.unembedded, embedder.name, self._after, list(held), BATCH)
             if not missing:
@@ -206,17 +208,18 @@ class Indexer(Struct, kw_only=True):
             made = {one.id: vector for one, vector in zip(given, vectors, strict=True)}
             await asyncio.to_thread(self.index.put_vectors, embedder.name, made)
             await self._rest(begun)
-            if self._wake.is_set():
-                return
 
     def failed(self, failure: EmbeddingFailed) -> None:
         self.resumes = time.monotonic() + PAUSE_S
         _log.warning("files are searched by words alone for %g s: the embedder %s", PAUSE_S, failure)
 
     async def _is_withheld(self, one: Unembedded) -> bool:
-        """Return True if a file of this content has a label that the embedder may not have."""
+        """Return True if it has a label that the embedder may not have, by what it says or by one of its files."""
         if not self.withheld or self.labels is None:
             return False
+        message = Message("user", one.text)
+        if self.withheld & await asyncio.to_thread(self.labels.contents.labels, [message], NO_LABELS):
+            return True
         for place, path in await asyncio.to_thread(self.index.files_of, one.content):
             if await labels_at(self.labels, self.store, place, path) & self.withheld:
                 return True

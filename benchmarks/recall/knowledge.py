@@ -94,7 +94,7 @@ def processor_s() -> float:
 
 
 async def build(indexer: Indexer) -> None:
-    for what, work in (("texts", indexer.round), ("vectors", lambda: indexer.embed(float("inf")))):
+    for what, work in (("texts", indexer.round), ("vectors", indexer.embed)):
         delays = Delays()
         begun, worked = time.perf_counter(), processor_s()
         async with in_background(delays.watch(), "delays"):

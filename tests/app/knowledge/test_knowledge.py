@@ -23,6 +23,7 @@ from app.knowledge.index import KnowledgeIndex, Reach
 from app.knowledge.indexer import MOST_TEXT, Indexer
 from app.knowledge.knowledge import CallKnowledge, Knowledge
 from app.knowledge.passages import MOST, passages_of
+from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
 from app.memory.embedders.embedder import Embedder, EmbeddingFailed
@@ -103,7 +104,7 @@ class World:
 
     async def update(self) -> None:
         await self.indexer.round()
-        await self.indexer.embed(float("inf"))
+        await self.indexer.embed()
 
     async def found(self, query: str, folder: str = "") -> list[str]:
         reach = Reach((str(self.root),), folder)
@@ -281,13 +282,12 @@ async def test_a_damaged_index_is_made_anew_and_a_killed_one_goes_on(tmp_path: P
 
 
 async def test_secrets_are_not_indexed_and_labels_keep_texts_from_the_embedder(tmp_path: Path, store: Store) -> None:
-    policy = policy_of(
-        [LabelSource(label="private", paths=("docs/private/**",))], [LabelRule(label="private", endpoints=("local",))]
-    )
-    labels = LabelServices(FileLabels(policy, tmp_path / "work"), store)
+    source = LabelSource(label="private", paths=("docs/private/**",), patterns=("Passport \\d+",))
+    policy = policy_of([source], [LabelRule(label="private", endpoints=("local",))])
+    labels = LabelServices(FileLabels(policy, tmp_path / "work"), store, contents=Contents.of(policy))
     world = World(tmp_path, store, labels=labels, withheld=frozenset({"private"}))
-    world.put(docs__a_md=f"dog {SECRET}", docs__private__b_md="dog of Berta")
+    world.put(docs__a_md=f"dog {SECRET}", docs__private__b_md="dog of Berta", docs__c_md="Passport 4711")
     await world.update()
     assert await world.found("Berta") == ["docs/private/b.md:1"]
-    assert not any(SECRET in text or "Berta" in text for text in world.raw.texts[:-1])
+    assert not any(SECRET in text or "Berta" in text or "4711" in text for text in world.raw.texts[:-1])
     assert SECRET.encode() not in (tmp_path / "knowledge.db").read_bytes()
