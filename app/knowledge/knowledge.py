@@ -26,6 +26,7 @@ from tools.toolbox import Allow
 
 READ_FILE = next(tool for tool in TOOLS if tool.name == "read_file")
 OTHERWISE = "A damaged index is made anew: search again later, or look with list_files."
+NOTHING: Sequence[Near] = ()
 MOST_QUERY = 2_000  # characters of a query that are searched for their meaning
 
 
@@ -38,29 +39,28 @@ class Knowledge(Struct, frozen=True):
     async def search(self, query: str, reach: Reach, labels: Labels = NO_LABELS) -> list[Hit]:
         """Return the best matches, best first. Raises StoreFailed."""
         by_words = await asyncio.to_thread(self.index.matches, query, reach)
-        near, without = ([], set[str]()) if labels & self.indexer.withheld else await self._near(query, reach, by_words)
-        best = list(fused(by_words, near, FLOOR, without))[:CANDIDATES]
+        near, embedded = (NOTHING, ()) if labels & self.indexer.withheld else await self.near(query, reach)
+        without_vector = set(by_words).difference(embedded) if near else ()
+        best = list(fused(by_words, near, FLOOR, without_vector))[:CANDIDATES]
         return await asyncio.to_thread(self.index.hits, best, reach)
 
-    async def near(self, query: str, reach: Reach) -> list[Near]:
-        """Return what is nearest by meaning; nothing where that cannot be searched now. Raises StoreFailed."""
-        return (await self._near(query, reach, ()))[0]
+    async def near(self, query: str, reach: Reach) -> tuple[Sequence[Near], Sequence[str]]:
+        """Return what is nearest by meaning, if that can be searched now, and all that has a vector.
 
-    async def _near(self, query: str, reach: Reach, by_words: Sequence[str]) -> tuple[list[Near], set[str]]:
-        """Return that, and those of `by_words` whose vector is still to be made. Raises StoreFailed."""
+        Raises StoreFailed.
+        """
         embedder = self.indexer.embedder
         if embedder is None or time.monotonic() < self.indexer.resumes:
-            return [], set()
+            return NOTHING, ()
         vectors = await asyncio.to_thread(self.index.vectors, embedder.name, reach)
         if not vectors.ids:
-            return [], set()
+            return NOTHING, ()
         try:
             vector = await embedder.embed_query(query[:MOST_QUERY])
         except EmbeddingFailed as failure:
             self.indexer.failed(failure)
-            return [], set()
-        near = await asyncio.to_thread(vectors.nearest, vector, CANDIDATES)
-        return near, set(by_words).difference(vectors.ids)
+            return NOTHING, ()
+        return await asyncio.to_thread(vectors.nearest, vector, CANDIDATES), vectors.ids
 
 
 class CallKnowledge(Struct, frozen=True):
@@ -105,7 +105,14 @@ class CallKnowledge(Struct, frozen=True):
             if self.labels:
                 services, store = self.labels.services, self.knowledge.indexer.store
                 labels.append(await labels_at(services, store, hit.place, hit.path))
-        return FoundPassages(list(passages.values()), left_out, pending, untrusted, tuple(sorted(joined(*labels))))
+        return FoundPassages(
+            list(passages.values()),
+            searched=", ".join(self.knowledge.indexer.folders),
+            left_out=left_out,
+            pending=pending,
+            untrusted=untrusted,
+            labels=tuple(sorted(joined(*labels))),
+        )
 
     async def _of_file(self, hit: Hit) -> FoundPassage | None:
         """Return the passage if `read_file` would show it now."""

@@ -113,7 +113,7 @@ async def recall(knowledge: Knowledge, asked: Sequence[Question], reach: Reach) 
     took = list[float]()
     for one in asked:
         by_words = knowledge.index.matches(one.question, reach)[:AT]
-        by_meaning = [near.id for near in await knowledge.near(one.question, reach)][:AT]
+        by_meaning = [near.id for near in (await knowledge.near(one.question, reach))[0]][:AT]
         begun = time.perf_counter()
         both = [hit.id for hit in await knowledge.search(one.question, reach)][:AT]
         took.append((time.perf_counter() - begun) * 1000)

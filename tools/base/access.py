@@ -79,12 +79,13 @@ class FoundPassage(Struct, frozen=True):
 
 
 class FoundPassages(Struct, frozen=True):
-    """Results of a search, best first.
+    """Results of a search in the folders `searched`, best first.
 
     `left_out` counts what has changed since it was indexed, or may not be read; `pending` files still to be indexed.
     """
 
     passages: Sequence[FoundPassage]
+    searched: str
     left_out: int = 0
     pending: int = 0
     untrusted: bool = False

@@ -12,7 +12,7 @@ from tools.tool import Context
 FEW, MANY = 5, 20
 _NOTES = 400  # characters of room for the notes
 _OFF = "No folder is searched in this run. Look with list_files and read_file."
-_NOTHING = "Nothing was found. Try other words, or the language of the files."
+_NOTHING = "Nothing was found in {searched}. Try other words, or the language of the files."
 
 
 async def search_files(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
@@ -33,6 +33,6 @@ async def search_files(arguments: Arguments, context: Context) -> AsyncGenerator
     if found.pending:
         notes.append(f"[{found.pending} files are not indexed yet: search again later.]")
     if not blocks:
-        raise ToolFailed("\n".join((_NOTHING, *notes)))
+        raise ToolFailed("\n".join((_NOTHING.format(searched=found.searched), *notes)))
     text = "\n\n".join((*blocks, *notes))
     yield Result(ok=True, text=text, untrusted=found.untrusted, labels=found.labels)
