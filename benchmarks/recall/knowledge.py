@@ -109,7 +109,7 @@ async def build(indexer: Indexer) -> None:
 
 async def recall(knowledge: Knowledge, asked: Sequence[Question], reach: Reach) -> None:
     parts = {part: sum(one.part == part for one in asked) for part in ("words", "paraphrase", "cross")}
-    found = {way: dict.fromkeys(parts, 0) for way in ("words", "meaning", "both")}
+    found = {way: dict.fromkeys(parts, 0) for way in ("words", "meaning", "both", "both: its file")}
     took = list[float]()
     for one in asked:
         by_words = knowledge.index.matches(one.question, reach)[:AT]
@@ -119,7 +119,9 @@ async def recall(knowledge: Knowledge, asked: Sequence[Question], reach: Reach) 
         took.append((time.perf_counter() - begun) * 1000)
         for way, ids in (("words", by_words), ("meaning", by_meaning), ("both", both)):
             hits = knowledge.index.hits(ids, reach)
-            found[way][one.part] += any(hit.path.endswith(one.file) and one.text in hit.passage.text for hit in hits)
+            of_file = [hit for hit in hits if hit.path == f"docs/{one.file}"]
+            found[way][one.part] += any(one.text in hit.passage.text for hit in of_file)
+            found["both: its file"][one.part] += way == "both" and bool(of_file)
     print(f"  recall@{AT} of {len(asked)} questions {'  '.join(f'{part:>10}' for part in ('all', *parts))}")
     for way, counts in found.items():
         shares = [sum(counts.values()) / len(asked), *(counts[part] / count for part, count in parts.items())]
