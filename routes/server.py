@@ -30,6 +30,7 @@ from routes.access.metrics_access import metrics_access
 from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
+from routes.deletion import end_temporary_forever
 from routes.forwarding import forwarding
 from routes.http import (
     approvals,
@@ -95,7 +96,7 @@ from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from tools.base.patterns import compile_all
 from tools.base.schemas import argument_error
-from tools.base.tasks import wait_at_most
+from tools.base.tasks import in_background, wait_at_most
 from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
@@ -246,7 +247,10 @@ def connections_of(settings: Settings) -> Connections:
 
 async def _serve(settings: Settings, listener: socket.socket) -> None:
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
-    async with open_services(settings) as services:
+    async with (
+        open_services(settings) as services,
+        in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
+    ):
         rows, now = await services.store.tokens(), time.time()
         if not is_loopback(settings.host) and not any(in_use(row, now) for row in rows):
             raise CannotServe(

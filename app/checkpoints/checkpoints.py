@@ -94,7 +94,7 @@ class Checkpoints(WorkspaceScans):
 
     def holds(self, workspace: str) -> bool:
         """Return True for a workspace of this server."""
-        return any(Path(workspace).is_relative_to(one) for one in (self.root, self.scratch) if one)
+        return any(Path(workspace).is_relative_to(one) for one in (self.root, self.real_root, self.scratch) if one)
 
     async def begin(self, owner: RunOwner, workspace: Path, call: str = "") -> tuple[Look, str | None]:
         folder = self.folder(str(workspace))
@@ -215,7 +215,7 @@ class Checkpoints(WorkspaceScans):
         """Look at the workspace and keep what differs, unless the look is unfit. `own` says what it is taken for."""
         known = folder.entries if folder.entries is not None else self.store.entries(folder.path)
         scanner = Scanner(known or {}, self._keep, self.limits, self.passed_by(folder.path), self.is_secret)
-        look = scanner.run(folder.path)
+        look = scanner.run(self.place(folder.path))
         if look.unfit:  # the next look goes on from here
             folder.entries = None
             self.store.put(

@@ -176,7 +176,7 @@ class ScratchFolders(Struct, frozen=True):
         """Delete the folder of a session, with what is kept of it. Raises StoreFailed."""
         if folder := self.of(session):
             try:
-                await asyncio.to_thread(_remove, folder)
+                await asyncio.to_thread(remove_folder, folder)
             except OSError as error:
                 logger.warning("the folder %s is removed later: %s", folder, error)
                 return
@@ -190,9 +190,9 @@ def own_session() -> str:
     return f"{OWN}{token_hex(10)}"
 
 
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder with all that is in it. Raises OSError."""
-    with OpenFolders(str(folder.parent)) as folders:
+    with OpenFolders(folder.parent) as folders:
         remove_below(folders.root, folder.name, unlock=True)
 
 

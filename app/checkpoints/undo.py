@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -169,7 +168,7 @@ def undo(
     split = {row.run: rest, part.run: found} if paths or every is not None else None
     store.put([replace(part, state=UNDOING, undone_by=by)], changes=split)
     try:
-        restore(store, Path(row.workspace), plan.steps, part.run)
+        restore(store, checkpoints.place(row.workspace), plan.steps, part.run)
     except FAILURES as error:
         _put_back(checkpoints, folder, part, changes)
         if paths:
@@ -186,7 +185,7 @@ def finish(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow) -> Chec
     changes = [(one.path, one.after, one.before) for one in store.changes(row.run) if can_restore(one)]
     try:
         plan = plan_of(checkpoints.look(folder), changes)
-        restore(store, Path(row.workspace), plan.steps, row.run)
+        restore(store, checkpoints.place(row.workspace), plan.steps, row.run)
     except (Unscannable, *FAILURES) as error:
         raise UndoRefused(f"An undo that was cut off cannot be finished: {error}") from error
     return _ended(checkpoints, folder, row, row.undone_by, plan.others)
@@ -196,7 +195,7 @@ def _put_back(checkpoints: Checkpoints, folder: Folder, row: CheckpointRow, chan
     """Make what was restored what the run had left. What fails, `finish` takes up. Raises UndoRefused."""
     try:
         plan = plan_of(checkpoints.look(folder), [(one.path, one.before, one.after) for one in changes])
-        restore(checkpoints.store, Path(row.workspace), plan.steps, row.run)
+        restore(checkpoints.store, checkpoints.place(row.workspace), plan.steps, row.run)
     except (Unscannable, *FAILURES) as error:
         raise UndoRefused(f"The undo was cut off, and is finished when it is asked for again: {error}") from error
     if _is_take_over(row):

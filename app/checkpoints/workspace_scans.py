@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.storage.checkpoints import Entries
 from app.workspace.scanner import Look, ScanLimits, Scanner
+from tools.base.workspace import OwnFolder
 
 MOST_FOLDERS = 8  # workspaces whose last look is held in memory
 # The change of a person is kept like a run: its id begins with this, and it has no session.
@@ -36,7 +37,7 @@ class WorkspaceScans:
         passed_by: Collection[str] = (),
         is_secret: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
-        self.root = root
+        self.root, self.real_root = root, root.resolve()
         self.limits = limits
         self.is_secret = is_secret
         self._passed_by = passed_by
@@ -59,7 +60,11 @@ class WorkspaceScans:
 
     def peek(self, path: str, known: Entries | None = None) -> Look:
         """Look at a workspace without reading files. Blocks."""
-        return Scanner(known or {}, None, self.limits, self.passed_by(path), self.is_secret).run(path)
+        return Scanner(known or {}, None, self.limits, self.passed_by(path), self.is_secret).run(self.place(path))
+
+    def place(self, path: str) -> Path:
+        """Return a workspace to be opened; one below that of admins is not opened through a link."""
+        return OwnFolder(path) if path.startswith(f"{self.real_root}/") else Path(path)
 
     def passed_by(self, path: str) -> Collection[str]:
         return self._passed_by if Path(path) == self.root else ()

@@ -10,7 +10,9 @@ from pathlib import Path
 from app.storage.changes import StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.principals import Principal, folder_name
+from tools.base.outcome import ToolFailed
 from tools.base.rights import Role
+from tools.base.workspace import OwnFolder, directory, inside
 
 PEOPLE = "people"
 
@@ -34,6 +36,16 @@ def workspace_of(root: Path, principal: Principal) -> Path:
             raise FolderUnsafe(message)
         make_folder(one, "workspace")
     return folder
+
+
+def folder_below(workspace: Path, name: str) -> OwnFolder:
+    """Return the folder of a conversation in its principal's workspace, made if it is missing. Raises FolderUnsafe."""
+    root = workspace.resolve()
+    try:
+        with directory(root, inside(root, name), create=True):
+            return OwnFolder(root, name)
+    except ToolFailed as failed:
+        raise FolderUnsafe(f"The folder {name} of this conversation cannot be used. {failed}") from failed
 
 
 @contextmanager

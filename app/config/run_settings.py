@@ -28,6 +28,9 @@ class RunSettings(BaseModel, defer_build=True):
         0.85, 0.2, 1, "share of the window from which the older half of the conversation is summarised; 1 for never"
     )
     summary_time_limit_s: float = seconds(30.0, "time limit of a summary")
+    prompt_rules: bool = switch(
+        True, "tell models with a window of 16384 tokens or more about safety, approvals, the sandbox and the channel"
+    )
     result_characters: int = whole(8000, 500, 10**7, "longest tool result that the model receives, in characters")
     parallel_reads: bool = switch(True, "run the read-only calls of one reply concurrently")
     pty: Literal["auto", "on", "off"] = setting(
@@ -45,7 +48,7 @@ class RunSettings(BaseModel, defer_build=True):
     record: bool = switch(
         False, "record what runs are made of (the model's stream, requests, decisions), to replay them exactly"
     )
-    documents: bool = switch(False, "also send code blocks of more than 30 lines as documents")
+    documents: bool = switch(False, "also keep code blocks of more than 30 lines as documents beside the chat")
     checkpoints: bool = switch(True, "keep what runs change in the workspace, so that it can be looked at and undone")
     checkpoint_mb: int = whole(
         2048, 16, 10**6, "megabytes of the checkpoints of all runs, of which the oldest go first; half for a workspace"

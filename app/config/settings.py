@@ -128,6 +128,9 @@ class Settings(
         600.0, "time after its end at which a run's log is compacted into fewer rows", low=0
     )
     keep_days: int = whole(0, 0, 36_500, "days without activity after which a session is deleted; 0 keeps all")
+    temporary_idle_s: float = seconds(
+        3600.0, "time after its last run at which a temporary conversation that no client follows is deleted", low=1
+    )
     max_streams: int = whole(1024, 1, 1_000_000, "event streams that one principal may have open at a time")
     max_runs: int = whole(1024, 1, 1_000_000, "active runs of one principal; 16 more may be queued")
     sign_in_days: int = whole(30, 0, 365, "days that a browser stays signed in, if its user wants that; 0: never")

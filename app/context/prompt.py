@@ -18,6 +18,7 @@ from msgspec import Struct
 from app.config.secret_spec import COMMAND_TOOLS
 from app.context.persona import MOST, Persona
 from app.context.project_files import MOST as MOST_PROJECT
+from app.context.run_rules import MOST as MOST_RULES
 from app.context.server_notes import MOST as MOST_NOTES
 from app.core import data_delimiters
 from app.core.clock import Clock
@@ -37,6 +38,7 @@ PLAN_FIRST = (
     "Plan first: until the person has accepted your plan, only reading tools can be used. Find out what you need to "
     "know, then call submit_plan with the steps. Without that tool, answer with the plan."
 )
+READ_ONLY = "This conversation is read-only: you can look at things, but change nothing."
 PROJECT = "The person has accepted these instructions of the project (AGENTS.md):\n"
 MOST_OVERRIDE = 400_000  # programs send long instructions
 SHARED = 64  # openings that are kept, the last used
@@ -53,6 +55,7 @@ BUDGETS = {
     "notes": MOST_NOTES,
     "secrets": 8_000,
     "workspace": 5_000,  # PATH_MAX of Linux and the sentence around it
+    "rules": MOST_RULES,
     "guards": 1_000,
     "date": 100,
 }
@@ -150,6 +153,7 @@ def opening(
     skills: str = "",
     notes: str = "",
     secrets: str = "",
+    rules: str = "",
 ) -> tuple[Message, ...]:
     """Return the messages that every request begins with: the system prompt, then worked examples if calls are taught.
 
@@ -157,7 +161,7 @@ def opening(
     `tools` and teaches the `call_form` only if the model may have no native calls. `workspace` is the folder they work
     in. `guards` is a line of this run alone. `profile` are the instructions of its profiles, `project` the accepted
     ones of the workspace, `skills` the lines of the skills, `notes` those of MCP servers on their tools, `secrets` the
-    variables that commands may have.
+    variables that commands may have, `rules` the sections of `run_rules`.
     """
     teaching = TEACHINGS.get(call_form)
     replaced = override is not None and override.replaces
@@ -174,6 +178,7 @@ def opening(
         "notes": notes,
         "secrets": secrets if any(tool.name in COMMAND_TOOLS for tool in tools) else "",
         "workspace": f"The tools work in the folder {workspace}." if workspace and tools else "",
+        "rules": rules,
         "guards": guards,
         "date": f"Today is {today:%A, %Y-%m-%d}.",
     }

@@ -32,6 +32,10 @@ class Notifier:
             if not others and self._subscribers.get(name) is others:
                 del self._subscribers[name]
 
+    def has(self, name: str) -> bool:
+        """Return True if there are subscribers at this server."""
+        return name in self._subscribers
+
     def notify(self, name: str) -> None:
         self.wake(name)
         if self.elsewhere:

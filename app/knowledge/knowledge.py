@@ -81,13 +81,19 @@ class CallKnowledge(Struct, frozen=True):
             raise ToolFailed("query is empty: give the words or the question to search for.")
         indexer, place = self.knowledge.indexer, str(self.own)
         await indexer.catch_up()
-        below = "/".join((*folder, ""))
+        below = self._prefix + "/".join((*folder, ""))
         reach = Reach((place,) if below else (place, place_of_documents(self.gate.principal.name)), below)
         try:
             hits = await self.knowledge.search(query, reach, self.labels.labels if self.labels else NO_LABELS)
             return await self._shown(hits, limit, sum(indexer.pending.get(one, 0) for one in reach.places))
         except StoreFailed as failure:
             raise ToolFailed(f"{failure} {OTHERWISE}") from None
+
+    @property
+    def _prefix(self) -> str:
+        """The folder of a run that works in one of the workspace, with a slash; else empty."""
+        inner = self.workspace.relative_to(self.own).parts if self.workspace.is_relative_to(self.own) else ()
+        return "/".join((*inner, ""))
 
     async def _shown(self, hits: Sequence[Hit], limit: int, pending: int) -> FoundPassages:
         passages, labels, left_out, untrusted = dict[str, FoundPassage](), list[Labels](), 0, False
@@ -116,13 +122,13 @@ class CallKnowledge(Struct, frozen=True):
 
     async def _of_file(self, hit: Hit) -> FoundPassage | None:
         """Return the passage if `read_file` would show it now."""
-        read_file = self.gate.classification.of(READ_FILE)
-        if not isinstance(self.gate.decide(read_file, {"path": hit.path}), Allow):
+        read_file, path = self.gate.classification.of(READ_FILE), hit.path.removeprefix(self._prefix)
+        if not isinstance(self.gate.decide(read_file, {"path": path}), Allow):
             return None
         stamp = hit.stamp if self.own == self.workspace else ""
-        if not await asyncio.to_thread(is_unchanged, self.workspace, hit.path, stamp, hit.digest):
+        if not await asyncio.to_thread(is_unchanged, self.workspace, path, stamp, hit.digest):
             return None
-        return FoundPassage(_cited(hit.path, hit), hit.passage.text, read_file.untrusted)
+        return FoundPassage(_cited(path, hit), hit.passage.text, read_file.untrusted)
 
     async def _of_document(self, hit: Hit) -> FoundPassage | None:
         store = self.knowledge.indexer.store

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace  # noqa: TID251
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from app.policy.classification import NO_RULES, Classification
 from app.policy.decision_table import decided
@@ -127,6 +127,10 @@ class Gate(Struct):
         """Note a possible write; called before and after each call that runs."""
         if tool is not None and tool.risk not in (Risk.READ, Risk.EXECUTE):
             self.policy.writes.note()
+
+    def keep_reading(self, read_only: bool) -> None:
+        """Set if the conversation is read-only."""
+        self.policy = replace(self.policy, narrowing=structs.replace(self.policy.narrowing, read_only=read_only))
 
     def plan(self) -> None:
         """Let only reading tools run, as in the run that this one helps."""

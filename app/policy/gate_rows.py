@@ -139,6 +139,13 @@ def _plan(request: AccessRequest, _: Decision | None) -> Decision | None:
     return None
 
 
+def _read_only(request: AccessRequest, _: Decision | None) -> Decision | None:
+    tool = request.tool
+    if not request.policy.narrowing.read_only or (tool.risk is Risk.READ and not tool.handed):
+        return None
+    return Refuse(f"This conversation is read-only, and {request.known_name} does more than read.")
+
+
 def _person(request: AccessRequest, _: Decision | None) -> Decision | None:
     absent = request.policy.unattended
     if not (request.tool.needs_person and absent):
@@ -281,6 +288,7 @@ RIGHTS: Rows = (
     DecisionRow("token", "refuses", "of a tool that the token leaves out or disables", _token),
     DecisionRow("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
     DecisionRow("session", "refuses", "of a tool that is disabled in the session", _session),
+    DecisionRow("read_only", "refuses", "that does more than read in a read-only conversation", _read_only),
     DecisionRow("plan", "refuses", "that does more than read in a run that plans first", _plan),
     DecisionRow("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),
     DecisionRow("label", "refuses", "that a label of the conversation refuses", _label),

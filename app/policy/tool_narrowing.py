@@ -14,6 +14,7 @@ class ToolNarrowing(Struct, frozen=True):
     allowed: tuple[tuple[str, ...], ...] = ()
     disabled: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()  # the tools of a memory that the run goes without
+    read_only: bool = False  # nothing but reading tools
 
     def objection(self, name: str, also_disabled: str) -> str | None:
         """Return why a tool may not be used; `also_disabled` is another name that switches it off."""

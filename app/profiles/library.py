@@ -76,10 +76,15 @@ class Profiles:
         self._sessions_choose = True  # until `load` has looked
         # Held from reading a session's options until others are stored.
         self.session_change = (peers or Alone()).changing("options")
+        self._is_alone = (peers or Alone()).is_alone
 
     async def load(self) -> None:
         """Look if any session sets options: while none does, no run reads those of its session. Raises StoreFailed."""
-        self._sessions_choose = await self._store.sets_options()
+        self._sessions_choose = not self._is_alone or await self._store.sets_options()
+
+    def expect_session_options(self) -> None:
+        """Read the options of sessions from now on: one is about to begin with some."""
+        self._sessions_choose = True
 
     async def session_defaults(self, session: str | None) -> SessionDefaults | None:
         """Return the options that a session sets for its runs. Raises StoreFailed."""
@@ -91,7 +96,7 @@ class Profiles:
     async def set_session_defaults(self, session: str, defaults: SessionDefaults) -> str:
         """Return the options as they are stored. Raises StoreFailed."""
         options = defaults.model_dump_json(exclude_none=True)
-        self._sessions_choose = True
+        self.expect_session_options()
         await self._store.write([SessionOptions(session, options)])
         return options
 

@@ -21,7 +21,7 @@ from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
 from app.checkpoints.scratch import GONE, ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
-from app.config.folders import FolderGone, workspace_of
+from app.config.folders import FolderGone, folder_below, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
@@ -29,7 +29,8 @@ from app.context.history_search import HistorySearch
 from app.context.lesson import Lesson
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
-from app.context.prompt import PLAN_FIRST
+from app.context.prompt import PLAN_FIRST, READ_ONLY
+from app.context.run_rules import RunFacts, sandbox_facts
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
 from app.core.data_delimiters import RULE
@@ -278,7 +279,7 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         home, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
-        workspace = above.workspace if above else (self.scratch.of(own) or home)
+        workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
         await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
@@ -340,9 +341,20 @@ class RunFactory(Struct, kw_only=True):
             narrowed=options.narrowed,
         )
 
+    async def _work_folder(
+        self, workspace: Path, options: RunOptions, above: ParentLimits | None, own: Path | None
+    ) -> Path:
+        """Return the folder in which a run works: that of the run above it, of its session, or of its person.
+
+        Raises FolderUnsafe.
+        """
+        if above or own or not options.workspace:
+            return above.workspace if above else own or workspace
+        return await asyncio.to_thread(folder_below, workspace, options.workspace)
+
     def records(self, options: RunOptions) -> bool:
         """Return True if a run with these options is recorded."""
-        return self.settings.record if options.record is None else options.record
+        return (self.settings.record if options.record is None else options.record) and not options.temporary
 
     def _recorder(
         self,
@@ -382,7 +394,9 @@ class RunFactory(Struct, kw_only=True):
         """Return the folder in which the runs of a session work. Raises FolderUnsafe, FolderUnusable, StoreFailed."""
         if own := self.scratch.of(await self.scratch_session(session)):
             return own
-        return await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
+        whole = await asyncio.to_thread(workspace_of, self.settings.workspace, principal)
+        kept = await self.profiles.session_defaults(session)
+        return await asyncio.to_thread(folder_below, whole, kept.workspace) if kept and kept.workspace else whole
 
     def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate) -> RunTexts:
         override = self.redactor.redact_value(options.override)
@@ -396,6 +410,15 @@ class RunFactory(Struct, kw_only=True):
             project=project,
             profile=profile,
             secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
+            facts=self._facts(options, persona, gate) if self.settings.prompt_rules else None,
+        )
+
+    def _facts(self, options: RunOptions, persona: Persona, gate: Gate) -> RunFacts:
+        return RunFacts(
+            sandbox=sandbox_facts(self.sandbox, self.settings.tool_time_limit_s),
+            attended=not gate.policy.unattended,
+            styled=bool(options.override or options.profile_prompt or persona.soul),
+            channel=options.channel,
         )
 
     def _marks_of(self, scope: RunScope, texts: RunTexts) -> RunMarks | None:
@@ -531,4 +554,5 @@ def limits_of(settings: Settings, options: RunOptions) -> Limits:
 
 def _lines(options: RunOptions, guards: str) -> str:
     """The lines of the prompt that are of this run alone."""
-    return f"{guards}\n\n{PLAN_FIRST}".strip() if options.plans else guards
+    lines = (guards, PLAN_FIRST if options.plans else "", READ_ONLY if options.read_only else "")
+    return "\n\n".join(filter(None, lines))

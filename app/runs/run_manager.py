@@ -18,6 +18,7 @@ from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
+from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
 from app.log.event_writer import EventWriter, Listeners, observer_of
 from app.log.run_stream import watched
@@ -172,7 +173,18 @@ class RunManager:
     def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
         """Put the rows of a new run, and of what it can be found by."""
         if begins_session:
-            self._journal.put(SessionRow(row.session, row.principal, row.created, turn.title, turn.disabled))
+            modes = modes_in(row.policy)
+            self._journal.put(
+                SessionRow(
+                    row.session,
+                    row.principal,
+                    row.created,
+                    turn.title,
+                    turn.disabled,
+                    options=json.dumps(modes),
+                    temporary=TEMPORARY in modes,
+                )
+            )
         self._journal.put(row)
         if turn.key:
             self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
@@ -252,7 +264,9 @@ class RunManager:
             self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
-        """Return what is to be written with events of a run."""
+        """Return what is to be written with events of a run; nothing for a temporary conversation."""
+        if TEMPORARY in modes_in(row.policy):
+            return []
         return [change for outbox in self.outboxes for change in outbox(row, events)]
 
     async def _time_in(self, session: str | None) -> float:
@@ -400,6 +414,13 @@ class RunManager:
             self._live[run].gate.disable(patterns)
         for helper in await self._store.helpers(session):
             await self.disable_tools(helper.session, patterns)
+
+    async def keep_reading(self, session: str, read_only: bool) -> None:
+        """Let the runs that are under way in a session, and its helpers, do no more than read, or more again."""
+        for run in self._line.of(session):
+            self._live[run].gate.keep_reading(read_only)
+        for helper in await self._store.helpers(session):
+            await self.keep_reading(helper.session, read_only)
 
     async def adopt_labels(self, session: str, labels: Sequence[str]) -> None:
         """Let the session's runs have labels that are stored. Raises StoreFailed."""

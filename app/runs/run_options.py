@@ -10,8 +10,9 @@ import msgspec
 from pydantic import BeforeValidator, Field, PrivateAttr, Strict
 
 from app.context.prompt import Override
+from app.context.run_rules import Channel
 from app.context.system_text import SystemText, as_fields
-from app.core.profile_spec import LONGEST_PROFILE, RunDefaults
+from app.core.profile_spec import LONGEST_PROFILE, RunDefaults, SessionModes
 from app.core.rules import WhenAbsent
 from app.core.strict_model import StrictModel
 from app.profiles.pinned import Pinned
@@ -30,7 +31,7 @@ class ClientTool(StrictModel):
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
-class RunOptions(RunDefaults):
+class RunOptions(RunDefaults, SessionModes):
     """All are optional; the settings hold where one is left out. A new option of a run is one field here.
 
     `pinned`: what the profiles of the run add to the options. No client can send it.
@@ -42,6 +43,7 @@ class RunOptions(RunDefaults):
     mode: Literal["act", "plan"] = "act"
     without_vision: Literal["refuse", "describe"] = "refuse"
     record: bool | None = None
+    channel: Channel | None = None
     terminal: TerminalSize | None = None
     permissions: list[Annotated[str, Field(max_length=64)]] | None = Field(default=None, max_length=200)
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)

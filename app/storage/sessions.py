@@ -25,6 +25,7 @@ class SessionRow(Change, frozen=True):
     pinned: bool = False
     archived: bool = False
     folder: str = ""  # the id of one of its owner's folders
+    temporary: bool = False  # not listed, and deleted when it is over
 
 
 class FoundSession(Struct, frozen=True):
@@ -142,6 +143,9 @@ class SessionStore(ChangeWriter, Protocol):
         self, principal: str, limit: int, before: str | None = None, shelf: Shelf = EVERYWHERE
     ) -> list[SessionRow]:
         """Sessions of a shelf, the most recently used first; only those that follow the session `before`."""
+
+    async def temporary_sessions(self, before: float) -> list[SessionRow]:
+        """Temporary sessions of people whose last run began or ended before then."""
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         """Sessions with all words of the query in one message or in the title, archived ones too, in the same order."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from tools.base.workspace import DIRECTORY
-
-_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+from tools.base.workspace import DIRECTORY, open_workspace
 
 
 class OpenFolders:
     """The parent of the folder opened last stays open, because the next one is likely to be its neighbour."""
 
-    def __init__(self, workspace: str) -> None:
-        self.root = os.open(workspace, _ROOT)
+    def __init__(self, workspace: Path | str) -> None:
+        self.root = open_workspace(workspace)
         self._above: tuple[str, ...] = ()
         self._parent = self.root
 

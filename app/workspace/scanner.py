@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -79,7 +80,7 @@ class Scanner(Struct):
     _device: int = 0
     _until: float = 0.0
 
-    def run(self, workspace: str) -> Look:
+    def run(self, workspace: Path | str) -> Look:
         """Look at everything within the limits. Blocks; raises what `keep` raises."""
         began = time.time_ns()
         self._until = time.monotonic() + self.limits.seconds

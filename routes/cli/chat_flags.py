@@ -34,6 +34,12 @@ def chat_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", dest="its_profile", metavar="NAME", help=help_text)
     help_text = "plan first: only tools that read are available until you accept a plan"
     parser.add_argument("--plan", action="store_true", help=help_text)
+    help_text = "begin a temporary conversation: not listed, not remembered, deleted when it is over"
+    parser.add_argument("--temporary", action="store_true", default=None, help=help_text)
+    help_text = "begin a conversation in which only tools that read may run"
+    parser.add_argument("--read-only", action="store_true", default=None, help=help_text)
+    help_text = "begin a conversation whose tools reach only this folder of your workspace; `new` makes one"
+    parser.add_argument("--folder", metavar="PATH", help=help_text)
 
 
 def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -47,6 +53,10 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
         when_absent=args.when_absent,
         mode="plan" if args.plan else None,
         profile=sendable(args.its_profile) if args.its_profile else None,
+        temporary=args.temporary,
+        read_only=args.read_only,
+        channel=None if args.json_events or args.answer_only else "terminal",
+        workspace=sendable(args.folder) if args.folder else None,
     )
     options = ChatOptions(
         choices=choices,

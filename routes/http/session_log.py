@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.budget.usage_report import sums
+from app.core.profile_spec import modes_in
 from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked
@@ -69,6 +70,7 @@ async def session_log(request: Request) -> Response:
     head: dict[str, Any] = {
         "session": session.id,
         "title": session.title,
+        "modes": modes_in(session.options),
         "cursor": cursor,
         "earlier": len(runs_json) < len(rows),
     }

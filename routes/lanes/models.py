@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from app.context.prompt import MOST_OVERRIDE
 from app.context.system_text import SystemText
 from app.core.messages import Message
-from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE
+from app.core.profile_spec import LONGEST_MODEL, LONGEST_PROFILE, MODE_NAMES, SessionModes
 from app.core.rules import WhenAbsent
 from app.core.sampling import IN_CHAT_COMPLETIONS, Sampling
 from app.models.endpoints.model_registry import UnknownModel
@@ -25,6 +26,8 @@ DEFAULT = "agent"
 # Of a client's parameters those that the agent takes, as options of a run.
 FOR_AGENT = {word: name for name, word in IN_CHAT_COMPLETIONS.items()} | {"max_completion_tokens": "max_output_tokens"}
 AGENT = f"{AGENTS}{DEFAULT}"
+FLAGS = {"true": True, "false": False}
+NO_MODES: Mapping[str, Any] = MappingProxyType({})
 
 
 class ModelChoice(Struct, frozen=True):
@@ -45,7 +48,21 @@ def model_choice(name: str | None) -> ModelChoice:
     return ModelChoice(agent=False, model=name)
 
 
-def agent_options(request: LaneRequest, absent: WhenAbsent, profile: str | None = None) -> RunOptions:
+def modes_of_headers(headers: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the modes that headers such as `X-Dragoman-Temporary: true` name. Raises Refused."""
+    given = {name: headers.get(f"x-dragoman-{name.replace('_', '-')}") for name in MODE_NAMES}
+    values = {name: FLAGS.get(text, text) for name, text in given.items() if text is not None}
+    try:
+        return SessionModes.model_validate(values).model_dump(exclude_none=True)
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False)[0]
+        name = str(error["loc"][0]).replace("_", "-")
+        raise Refused(400, "invalid_request", f"X-Dragoman-{name.title()}: {error['msg']}") from None
+
+
+def agent_options(
+    request: LaneRequest, absent: WhenAbsent, profile: str | None = None, modes: Mapping[str, Any] = NO_MODES
+) -> RunOptions:
     """Raises Refused."""
     instructions = "\n\n".join(message.text for message in _head(request.messages) if message.text.strip())
     if len(instructions) > MOST_OVERRIDE:
@@ -58,6 +75,7 @@ def agent_options(request: LaneRequest, absent: WhenAbsent, profile: str | None 
         when_absent=absent,
         profile=known_length(profile),
         **_sampling(request.parameters).model_dump(exclude_none=True),
+        **modes,
     )
 
 

@@ -7,10 +7,11 @@ because it cannot come back to it; a retry of the same request joins it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from time import time
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,7 +33,16 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping, recorded
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import AGENT, agent_options, continued, known_length, model_choice, relayed_parameters
+from routes.lanes.models import (
+    AGENT,
+    NO_MODES,
+    agent_options,
+    continued,
+    known_length,
+    model_choice,
+    modes_of_headers,
+    relayed_parameters,
+)
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -77,6 +87,7 @@ async def serve(lane: Lane, request: Request) -> Response:
             body=body,
             place=place,
             profile=request.headers.get(PROFILE) or None,
+            modes=modes_of_headers(request.headers),
             traceparent=traceparent_of(request, services),
         )
         return await serving.answer(request)
@@ -98,6 +109,7 @@ class Serving(Struct, frozen=True):
     body: ReadBody
     place: OpenStream
     profile: str | None = None
+    modes: Mapping[str, Any] = NO_MODES
     traceparent: str = ""
 
     async def answer(self, request: Request) -> Response:
@@ -134,7 +146,7 @@ class Serving(Struct, frozen=True):
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
-        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile)
+        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile, self.modes)
         new = await self._sessions.turn(lane_request)
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if lane_request.asks and new.session:
@@ -158,7 +170,10 @@ class Serving(Struct, frozen=True):
 
     async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
         options = RunOptions(
-            model=lane_request.model, client_tools=lane_request.tools or None, profile=known_length(self.profile)
+            model=lane_request.model,
+            client_tools=lane_request.tools or None,
+            profile=known_length(self.profile),
+            **self.modes,
         )
         messages, files = lane_request.messages, lane_request.files
         if lane_request.previous:

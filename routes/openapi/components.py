@@ -96,6 +96,9 @@ _SESSION = {
     "disabled_tools": ["text"],
     "profile": "text?",
     "options": "object",
+    "temporary?": "boolean",
+    "read_only?": "boolean",
+    "workspace?": "text",
     "labels?": "any",
     "summary?": "text",
 }
@@ -156,6 +159,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "SessionLog": {
         "session": "text",
         "title": "text",
+        "modes": "object",
         "cursor": "text",
         "earlier": "boolean",
         "usage": "@Totals",

@@ -15,6 +15,7 @@ from app.checkpoints.undo import MOST_NAMED, UndoRefused
 from app.config.folders import FolderUnsafe
 from app.config.runtime_changes import NotChangeable
 from app.context.project_files import DigestChanged
+from app.core.profile_spec import ModeFixed
 from app.mcp.declared_trust import NotDeclared, ServerUnseen
 from app.mcp.servers import CommandsForbidden, NothingHeld, ServerOfFile, UnfitServer
 from app.memory.limits import MemoryFull, UnfitMemory
@@ -128,6 +129,7 @@ REFUSALS: dict[type[Exception], Callable[[Any], Refused]] = {
     ProfileConflict: lambda error: Refused(409, "profile_conflict", str(error)),
     InvalidProfile: lambda error: Refused(422, "unfit_profile", str(error)),
     UnknownTool: lambda error: Refused(422, "unknown_tool", str(error)),
+    ModeFixed: lambda error: Refused(422, "mode_fixed", str(error)),
     ModeForbidden: lambda error: Refused(403, "forbidden", str(error)),
     NotEntitled: lambda error: Refused(403, "forbidden", str(error)),
     TargetForbidden: lambda error: Refused(403, "forbidden", str(error)),

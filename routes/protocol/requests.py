@@ -136,13 +136,14 @@ class SessionRequest(StrictModel):
     labels: list[LabelName] | None = Field(default=None, max_length=MOST_LABELS)
     profile: str | None = Field(default=None, max_length=64)
     options: SessionPresets | None = None
+    read_only: bool | None = None
     pinned: bool | None = None
     archived: bool | None = None
     folder: str | None = Field(default=None, max_length=64)
 
     @property
     def sets_options(self) -> bool:
-        return not {"profile", "options"}.isdisjoint(self.model_fields_set)
+        return not {"profile", "options", "read_only"}.isdisjoint(self.model_fields_set)
 
     @property
     def moves(self) -> bool:
@@ -152,7 +153,9 @@ class SessionRequest(StrictModel):
     def _sensible(self) -> SessionRequest:
         changed = (self.title, self.disabled_tools, self.labels, self.pinned, self.archived)
         if not self.sets_options and not self.moves and all(one is None for one in changed):
-            raise ValueError("send title, pinned, archived, folder, disabled_tools, profile, options or labels")
+            raise ValueError(
+                "send title, pinned, archived, folder, disabled_tools, profile, options, read_only or labels"
+            )
         if self.title is not None:
             self.title = one_line(self.title)
             if not 1 <= len(self.title) <= LONGEST_TITLE:

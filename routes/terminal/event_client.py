@@ -55,6 +55,15 @@ class Choices(Struct):
     when_absent: str | None = None
     mode: str | None = None
     profile: str | None = None
+    temporary: bool | None = None
+    read_only: bool | None = None
+    workspace: str | None = None
+    channel: str | None = None
+
+    def switch(self, session: str | None) -> None:
+        """Go on in another conversation, which has modes of its own, or (None) in a new one."""
+        self.session = session
+        self.temporary = self.read_only = self.workspace = None
 
 
 class NotTaken(Struct, frozen=True):

@@ -9,13 +9,14 @@ no `str` and no `os.PathLike`, so that a tool cannot open, join or follow what a
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 from tools.base.outcome import ToolFailed
 
@@ -54,11 +55,29 @@ def inside(workspace: Path, path: str) -> tuple[str, ...]:
     raise ToolFailed(f"{path} is outside the workspace {workspace}: give a path relative to the workspace.")
 
 
+class OwnFolder(PosixPath):
+    """A folder below a workspace, by its real path, beyond which the files of a conversation do not reach.
+
+    Commands that work in all of the workspace can put a link in its place at any moment, so each opening looks for one.
+    """
+
+    __slots__ = ()
+
+
+def open_workspace(workspace: Path | str) -> int:
+    """Open the directory that paths are below. Raises OSError, also if an own folder was replaced by a link."""
+    opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if isinstance(workspace, OwnFolder) and Path(f"/proc/self/fd/{opened}").readlink() != Path(workspace):
+        os.close(opened)
+        raise OSError(errno.ELOOP, "it, or a folder above it, was replaced by a link")
+    return opened
+
+
 @contextmanager
 def directory(workspace: Path, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
     """An open directory below the workspace; missing ones are made when `create`."""
     with explained(str(workspace)):
-        opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened = open_workspace(workspace)
     try:
         for depth, name in enumerate(parts, start=1):
             with explained("/".join(parts[:depth])):

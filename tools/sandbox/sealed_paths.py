@@ -24,6 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tools.base.workspace import open_workspace
 from tools.sandbox.owner_run_paths import SEALABLE, SEALED
 from tools.sandbox.placeholders import (
     is_marked,
@@ -66,6 +67,7 @@ class Seals(Struct, frozen=True):
         """Make what is missing, or join the commands that run already. Raises OSError."""
         if not self.workspace.is_dir():
             return HeldSeals()
+        os.close(open_workspace(self.workspace))  # nothing is made behind a link
         path = _lock_file(self.workspace)
         while True:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

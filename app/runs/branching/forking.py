@@ -26,6 +26,7 @@ from app.storage.store import Store
 from app.transcript.inbox import message_of
 from app.transcript.run_request import MAX_LINE, IdempotencyKey, NotFound
 
+TEMPORARY_ENDS = "This conversation is temporary, so it has no branches and no links. Begin an ordinary one for that."
 MOST_BRANCHES = 256  # of a conversation
 AlsoPut = Callable[[BranchRow, int], Sequence[Change]]
 """Return changes of the transaction that makes a branch; the number is the position of its next message."""
@@ -87,6 +88,8 @@ class Forking(Struct, frozen=True):
             parent = await self.runs.session(session, principal)
             if await self.store.helper(session):
                 raise NotForkable("A helper's conversation cannot be forked. Fork the one that it works for.")
+            if parent.temporary:
+                raise NotForkable(TEMPORARY_ENDS)
             taken, behind = await self._split(session, cut)
             row = await self._row(session, branch, taken)
             if len(await self.store.branches(row.tree)) >= MOST_BRANCHES:

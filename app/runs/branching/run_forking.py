@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from app.checkpoints.scratch import FORK, Moment, own_session
 from app.core.events import Notice, RoundStarted, RunStarted, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.core.messages import Message, dump
+from app.core.profile_spec import TEMPORARY, modes_in
 from app.core.rules import ApprovalMode, WhenAbsent
-from app.runs.branching.forking import Cut, Forking, NotForkable
+from app.runs.branching.forking import TEMPORARY_ENDS, Cut, Forking, NotForkable
 from app.runs.branching.run_cut import Edit, RunCut, cut_run, edited, renumbered
 from app.runs.composition.unattended import stored_options
 from app.runs.recovery.history import begins_in
@@ -97,6 +98,8 @@ class RunForking(Struct, frozen=True):
             raise NotForkable(RELAYED)
         if has_mark(row, HELPER):
             raise NotForkable(HELPERS)
+        if TEMPORARY in modes_in(row.policy):
+            raise NotForkable(TEMPORARY_ENDS)
         if not factory.runs.peers.is_alone:
             raise NotForkable(SHARED)
         if factory.labels is not None:

@@ -10,9 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.config.settings import Settings
-from app.core.profile_spec import SessionDefaults
+from app.core.profile_spec import (
+    MODE_NAMES,
+    MODES,
+    NEW_FOLDER,
+    TEMPORARY,
+    SessionDefaults,
+    SessionModes,
+    check_modes,
+    modes_of,
+    new_folder,
+)
 from app.core.rules import WhenAbsent
 from app.policy.tool_narrowing import ALL_TOOLS, ToolNarrowing
 from app.profiles.cascade import Applied, Layers, Value
@@ -35,8 +46,17 @@ class ProfiledOptions(Struct, frozen=True):
     async def resolved(self, principal: Principal, options: RunOptions, session: str | None = None) -> RunOptions:
         """Return the options that hold. Those of a run that has begun are kept below its profiles as they were then.
 
-        Raises UnknownProfile, ProfileMissing, StoreFailed.
+        Raises UnknownProfile, ProfileMissing, ModeFixed, StoreFailed.
         """
+        kept = await self.profiles.session_defaults(session)
+        if session is not None and options.pinned is None:
+            check_modes(options, kept)
+        resolved = with_modes(await self._profiled(principal, options, session), kept or options)
+        if modes_of(resolved):
+            self.profiles.expect_session_options()
+        return resolved
+
+    async def _profiled(self, principal: Principal, options: RunOptions, session: str | None) -> RunOptions:
         if (earlier := options.pinned) is not None:
             return await self._kept(principal, options, earlier)
         layers = await self.layers(principal, options, session)
@@ -88,6 +108,19 @@ class ProfiledOptions(Struct, frozen=True):
         )
 
 
+def with_modes(options: RunOptions, modes: SessionModes) -> RunOptions:
+    """Return the options with these modes instead of their own, and with what the modes set."""
+    values = {name: getattr(modes, name) for name in MODE_NAMES}
+    if not modes_of(modes) and not modes_of(options):
+        return options
+    if values["workspace"] == NEW_FOLDER:
+        values["workspace"] = new_folder(temporary=bool(values[TEMPORARY]))
+    sets = {name: value for mode in MODES if values[mode.name] for name, value in mode.sets.items()}
+    pinned = options.pinned or NOTHING
+    sources = pinned.sources | dict.fromkeys((*modes_of(modes), *sets), SESSION)
+    return options.with_pinned(values | sets, replace(pinned, sources=sources))
+
+
 def defaults_of(settings: Settings, role: Role) -> Mapping[str, Any]:
     """The values of the settings, in the words of `POST /chat`."""
     return {
@@ -115,10 +148,10 @@ def effective_values(layers: Layers, model: str | None) -> list[Value]:
 def narrowing_of(options: RunOptions) -> ToolNarrowing:
     """The tools that the profiles of a run leave; without memory also none of its tools."""
     pinned = options.pinned or NOTHING
-    if not (pinned.tools or pinned.disabled or options.memory is False):
+    if not (pinned.tools or pinned.disabled or options.memory is False or options.read_only):
         return ALL_TOOLS
     memory = MEMORY_TOOLS if options.memory is False else ()
-    return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled, memory)
+    return ToolNarrowing(pinned.names, pinned.tools, pinned.disabled, memory, bool(options.read_only))
 
 
 def named_by(options: RunOptions, option: str) -> str | None:

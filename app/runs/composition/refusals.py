@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.config.folders import FolderUnsafe
+from app.core.profile_spec import ModeFixed
 from app.models.endpoints.model_registry import UnknownModel
 from app.profiles.library import ProfileMissing, UnknownProfile
 
@@ -16,4 +17,4 @@ class UnknownTool(Exception):
 
 
 # Why an agent with these options cannot be made, for this principal.
-UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, UnknownProfile, ProfileMissing)
+UNFIT = (UnknownModel, UnknownTool, ModeForbidden, FolderUnsafe, UnknownProfile, ProfileMissing, ModeFixed)

@@ -14,6 +14,7 @@ from app.context.lesson import Lesson
 from app.context.persona import Persona
 from app.context.project_files import ProjectContext
 from app.context.prompt import Override, Prompt, shared_opening
+from app.context.run_rules import RunFacts, run_rules
 from app.context.server_notes import notes_of_servers
 from app.context.skills import skill_lines
 from app.context.view import Opening
@@ -40,6 +41,7 @@ class RunTexts(Struct, frozen=True):
     project: ProjectContext
     profile: str = ""
     secrets: str = ""
+    facts: RunFacts | None = None
 
     async def sources(self, session: str) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
@@ -65,6 +67,7 @@ class RunTexts(Struct, frozen=True):
         def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
             window, share = route.known_window, self.settings.mcp_tools_share
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
-            return fixed(tools, notes=notes, **form)
+            rules = run_rules(self.facts, tools, window) if self.facts else ""
+            return fixed(tools, notes=notes, rules=rules, **form)
 
         return Prompt(Clock(self.settings.time_zone), lesson, write)

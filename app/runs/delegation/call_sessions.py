@@ -149,6 +149,8 @@ class CallSessions(Struct, frozen=True):
                 "when_absent": stricter_absence(options.when_absent, before.when_absent),
                 "mode": before.mode,
                 "permissions": _both(before.permissions, options.permissions),
+                "temporary": None,  # as the other session is
+                "workspace": None,
                 "memory": False if before.memory is False else options.memory,
                 "max_rounds": rounds,
                 "max_calls": self.options.max_calls,

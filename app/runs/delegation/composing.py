@@ -71,6 +71,7 @@ def inherited(parent: ParentCall, options: RunOptions, tools: list[str], model: 
         "mode": "act",  # while the parent only plans the helper's gate does, too, and no plan is accepted below it
         "client_tools": None,
         "terminal": None,
+        "channel": None,  # no person reads its answer
         "max_rounds": None,  # shared
         "max_calls": None,
         "max_tokens": None,

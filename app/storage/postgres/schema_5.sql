@@ -8,3 +8,7 @@ CREATE TABLE conversation_keys (
     PRIMARY KEY (principal, key)
 );
 CREATE INDEX conversation_keys_of_session ON conversation_keys (session);
+
+-- Modes of conversations: a temporary one is not listed, and deleted when it is over.
+ALTER TABLE sessions ADD COLUMN temporary BOOLEAN NOT NULL DEFAULT false;
+CREATE INDEX sessions_temporary ON sessions (updated) WHERE temporary;

@@ -40,8 +40,8 @@ def without_spaces(words: list[str]) -> bool:
     return any(max(word) >= UNSPACED for word in words)
 
 
-# Sessions of helpers are listed with the session that they work for.
-OF_PEOPLE = "NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
+# Sessions of helpers are listed with the session that they work for, temporary ones not at all.
+OF_PEOPLE = "NOT sessions.temporary AND NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)"
 
 
 # Of the branches of a conversation the one that was used last is listed.

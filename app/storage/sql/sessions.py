@@ -46,6 +46,11 @@ WRITES: dict[type[Change], Write] = {
 }
 SESSION = select(SessionRow, "sessions", "WHERE id = ?")
 OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
+TEMPORARY = select(
+    SessionRow,
+    "sessions",
+    "WHERE temporary AND updated < ? AND NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)",
+)
 SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
 MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
 MESSAGES_UNTIL = """
@@ -119,6 +124,9 @@ class SqlSessions(Rows):
     ) -> list[SessionRow]:
         sql, values = listed(principal, limit, before, shelf)
         return [SessionRow(*row) for row in await self._all(sql, *values)]
+
+    async def temporary_sessions(self, before: float) -> list[SessionRow]:
+        return await self._rows(TEMPORARY, before)
 
     async def session_state(self, session: str) -> SessionState:
         queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql)

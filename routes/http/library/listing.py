@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from app.core.profile_spec import MODE_NAMES, modes_in
 from app.storage.changes import Change
 from app.storage.library.folders import FolderRow, ListChanged, SessionArchived, SessionMoved, SessionPinned, Shelf
 from app.storage.search_words import words_of
@@ -25,9 +26,9 @@ def session_fields(row: SessionRow, busy: Collection[str]) -> dict[str, Any]:
     """A session as JSON. `busy`: ids of sessions that have a run."""
     used = {"created": row.created, "updated": row.updated, "running": row.id in busy}
     place = {"pinned": bool(row.pinned), "archived": bool(row.archived), "folder": row.folder or None}
-    options = json.loads(row.options)
+    options = {name: value for name, value in json.loads(row.options).items() if name not in MODE_NAMES}
     narrowed = {"disabled_tools": json.loads(row.disabled), "profile": options.pop("profile", None), "options": options}
-    return {"id": row.id, "title": row.title} | used | place | narrowed
+    return {"id": row.id, "title": row.title} | used | place | narrowed | modes_in(row.options)
 
 
 def folder_fields(row: FolderRow, sizes: dict[str, int]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
+from app.runs.branching.forking import TEMPORARY_ENDS
 from app.storage.audit import AuditRow
 from app.storage.library.shares import ShareEntry, ShareRemoved, ShareRow, SharesExpired, ShareUpdated
 from app.storage.principals import Principal
@@ -64,6 +65,8 @@ async def share_session(request: Request) -> Response:
     now, token = time.time(), new_token()
     async with _sharing, services.runs.peers.lock("session", session):  # it is not deleted meanwhile
         row = await services.runs.session(session, principal)
+        if row.temporary:
+            raise Refused(409, "not_shareable", TEMPORARY_ENDS)
         await services.store.write([SharesExpired(now)])
         if len(await services.store.shares(principal.name, MOST_SHARES)) >= MOST_SHARES:
             raise Refused(409, "too_many_shares", f"You have {MOST_SHARES} links. Revoke one first.")

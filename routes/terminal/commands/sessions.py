@@ -49,7 +49,8 @@ async def resume(talk: Conversation, argument: str) -> None:
             return
         session = rows[at]
     row = await talk.api.get(f"/sessions/{step(session)}")
-    talk.choices.session, talk.last_message = row["id"], None
+    talk.choices.switch(row["id"])
+    talk.last_message = None
     said = [one for one in row["messages"] if one.get("role") in ("user", "assistant") and str(one.get("text", ""))]
     talk.last_message = next((str(one["text"]) for one in reversed(said) if one["role"] == "user"), None)
     for message in said[-LAST:]:
@@ -62,8 +63,17 @@ async def resume(talk: Conversation, argument: str) -> None:
 
 
 async def start_new(talk: Conversation, _argument: str) -> None:
-    talk.choices.session = talk.last_message = None
+    talk.choices.switch(None)
+    talk.last_message = None
     talk.say(text("terminal.new"), "dim")
+
+
+async def start_temporary(talk: Conversation, argument: str) -> None:
+    talk.choices.switch(None)
+    talk.choices.temporary, talk.last_message = True, None
+    talk.say(text("terminal.temporary"), "dim")
+    if argument:
+        await talk.send(argument)
 
 
 def _title(row: dict[str, Any]) -> str:

@@ -245,6 +245,8 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
             )
             == set()
         )
+        access = CallKnowledge(world.knowledge, Gate(ANN), own=world.root, workspace=world.root / "docs", session="s")
+        assert [one.place for one in (await access.search("dog", (), 5)).passages] == ["a.md:1"]
         with pytest.raises(ToolFailed, match="query is empty"):
             await world.call(" \n")
         assert (await world.call('"*:^( NEAR', limit=3)).passages == []

@@ -83,7 +83,7 @@ policies = st.builds(
     grants=st.sampled_from([(), (granted(False),), (granted(True),)]),
     when_absent=st.sampled_from(WhenAbsent),
     planning=st.booleans(),
-    narrowing=st.sampled_from([ALL_TOOLS, ToolNarrowing("mild", disabled=("some_*",))]),
+    narrowing=st.sampled_from([ALL_TOOLS, ToolNarrowing("mild", disabled=("some_*",)), ToolNarrowing(read_only=True)]),
     labels=st.sampled_from([NO_LIMITS, LabelLimits(PII, asks=PII), LabelLimits(PII, refuses=PII)]),
     evidence=st.sampled_from([None, OWN]),
     rules=st.sampled_from([NO_OPERATOR_RULES, *(rules({**NOTES, "action": action}) for action in ("ask", "deny"))]),
@@ -103,7 +103,7 @@ def test_the_rows_and_their_order() -> None:
     """An order that changes is a decision about what wins: change this list with the reason for it."""
     assert " ".join(name for name, *_ in TABLE).split() == [
         *("canary", "screen", "judge", "unknown_tool"),
-        *("role", "token", "profile", "session", "plan", "person", "label", "rule"),
+        *("role", "token", "profile", "session", "read_only", "plan", "person", "label", "rule"),
         *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "own_values", "outbound"),
         *("mode", "permitted", "granted_hosts", "rule_asks", "unattended", "hopeless"),
         *("arguments", "hook", "provenance"),

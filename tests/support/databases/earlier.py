@@ -29,7 +29,7 @@ _MESSAGE = {"role": "user", "text": "Grüße, 你好", "calls": [], "attachments
 ROWS: dict[str, list[dict[str, Any]]] = {
     "sessions": [
         {"id": SESSION, "title": "Title 'quoted'\nand more", "disabled": '["bash"]', "updated": 1_700_000_100.0}
-        | {"options": '{"profile":"careful"}', "pinned": 1, "archived": 0, "folder": "fld_1"}
+        | {"options": '{"profile":"careful"}', "pinned": 1, "archived": 0, "folder": "fld_1", "temporary": 0}
     ],
     "runs": [
         {

@@ -9,13 +9,16 @@ import subprocess
 import sys
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.support.sandbox.processes import all_gone, endless
 from tools.base.outcome import Progress, Result, ToolFailed
+from tools.base.workspace import OwnFolder
 from tools.builtin.shell import running
+from tools.sandbox.command import Command
 from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
 from tools.tool import Context
 
@@ -64,6 +67,25 @@ def test_what_is_not_shown_is_not_there(context: Context, path: str) -> None:
     (beside / ".ssh" / "id").write_text("the secret")
     result = told(context, f"cat {path.format(beside=beside)}")
     assert not result.ok and "No such file" in result.text
+
+
+@needs_box
+def test_a_folder_that_is_replaced_by_a_link_as_a_command_starts_is_not_worked_in(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+
+    class Late(Bubblewrap, frozen=True):
+        def command(self, *given: Any, **named: Any) -> Command:
+            made = super().command(*given, **named)
+            own.rmdir()
+            own.symlink_to(other)
+            return replace(made, seals=None)
+
+    assert isinstance(FOUND, Bubblewrap)
+    late = Late(**{name: getattr(FOUND, name) for name in FOUND.__struct_fields__})
+    result = told(Context(OwnFolder(own), 60, late), "echo x > planted")
+    assert "replaced by a link" in result.text and not list(other.iterdir())
 
 
 @needs_box

@@ -55,6 +55,7 @@ export class Conversation {
       branches: [],
       copies: {},
       title: null,
+      modes: {},
       earlier: false,
       spent: null,
       context: null,
@@ -70,8 +71,8 @@ export class Conversation {
       const log = await fetchLog(session, { runs: PAGE });
       if (opening !== this.#opening) return;
       fill(this.#head);
-      const { title, branches, copies, earlier, usage } = log;
-      store.set({ title, branches, copies, earlier, spent: usage ?? null });
+      const { title, modes, branches, copies, earlier, usage } = log;
+      store.set({ title, modes, branches, copies, earlier, spent: usage ?? null });
       await this.#restore(log, () => opening === this.#opening);
     } catch (error) {
       if (opening === this.#opening) this.#showFailure(session, error);
@@ -117,10 +118,17 @@ export class Conversation {
       updateAddress(session);
       moveChoice(session);
       store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
+      if (store.get("modes").workspace === "new") this.#showModes(session);
       this.#listen(session, `${run}:0`);
       if (view.asked.message.files?.length) this.#reread(view, session);
     }
     this.#updateWorking();
+  }
+
+  /** The server names a folder that it makes. */
+  async #showModes(session) {
+    const { modes } = await fetchLog(session, { runs: 1 });
+    if (this.#page.store.get("session") === session) this.#page.store.set({ modes });
   }
 
   /** The feed omits the attachments of a message that this page has sent: fetches them. */

@@ -69,7 +69,15 @@ export class Sender {
     const { store, conversation } = this.#page;
     const body = { message: messageOf(text, files), when_busy: "queue" };
     const begins = session ? null : store.get("options");
-    const more = { session, model: store.get("model"), ...(begins && fieldsOf(begins)), ...fields };
+    const modes = session ? {} : store.get("modes");
+    const more = {
+      session,
+      model: store.get("model"),
+      channel: "page",
+      ...modes,
+      ...(begins && fieldsOf(begins)),
+      ...fields,
+    };
     for (const [name, value] of Object.entries(more)) if (value || value === 0) body[name] = value;
     try {
       const { key, terminal } = this.#once(body);

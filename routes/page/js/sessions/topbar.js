@@ -1,6 +1,6 @@
 /** The top bar: the button that shows the list, the title of the conversation, and the connection line. */
 
-import { h, iconButton } from "../dom/elements.js";
+import { fill, h, iconButton } from "../dom/elements.js";
 import { connectionLine } from "./connection_line.js";
 import { renameField } from "./session_row.js";
 import { t } from "../dom/texts.js";
@@ -25,15 +25,24 @@ export function start(page) {
   title.addEventListener("click", () => !pencil.hidden && rename());
   const begins = { class: "quiet new-small", title: null };
   const fresh = iconButton(t("list.new"), "plus", () => page.sessions.begin(), begins);
+  const chips = h("span", { class: "mode-chips" });
+  const showModes = (modes) => {
+    const on = Object.entries(modes ?? {}).filter(([, value]) => value);
+    const words = ([name, value]) => (name === "workspace" ? `${t("modes.workspace")}: ${value}` : t(`modes.${name}`));
+    const chip = (mode) =>
+      h("span", { class: "mode-chip", dir: "auto", title: t(`modes.${mode[0]}.hint`) }, words(mode));
+    fill(chips, on.map(chip));
+  };
   const show = () => {
     const open = Boolean(store.get("session"));
     title.textContent = open ? store.get("title") || t("list.untitled") : t("list.new");
     document.title = open && store.get("title") ? t("topbar.named", { title: store.get("title") }) : "dragoman";
     pencil.hidden = !open || !title.isConnected;
   };
-  page.at("topbar").append(opens, title, pencil, h("span", { class: "topbar-rest" }), fresh);
+  page.at("topbar").append(opens, title, pencil, chips, h("span", { class: "topbar-rest" }), fresh);
   store.watch("session", show);
   store.watch("title", show);
+  store.watch("modes", showModes);
   show();
   connectionLine(page);
 }

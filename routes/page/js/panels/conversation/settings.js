@@ -13,26 +13,33 @@ const NUMBERS = {
   max_output_tokens: { min: 1, step: 1 },
   seed: { step: 1 },
 };
+const MODES = ["temporary", "read_only", "workspace"];
 const LABELS = ts("conversation.option", Object.keys(NUMBERS));
 
 /** Opens the panel for the open conversation, or for another one; `changed` is called when it was saved. */
 export function toggle(page, button, session = null, changed = null) {
   const id = session?.id ?? page.store.get("session");
-  const now = session ?? { ...page.store.get("options"), id };
+  const now = session ?? { ...page.store.get("options"), modes: page.store.get("modes") ?? {}, id };
   const save = id ? (values) => savedSession(page, id, values, changed) : (values) => savedNew(page, values);
   return showPanel(page, `options ${id}`, t("conversation.title"), () => content(page, now, save), button);
 }
 
-async function savedSession(page, id, { profile, options }, changed) {
-  const row = await patch(`/sessions/${encodeURIComponent(id)}`, { profile, options });
-  if (page.store.get("session") === id) page.store.set({ options: { profile: row.profile, options: row.options } });
+async function savedSession(page, id, { profile, options, modes }, changed) {
+  const body = { profile, options, ...(modes && { read_only: modes.read_only }) };
+  const row = await patch(`/sessions/${encodeURIComponent(id)}`, body);
+  const { temporary, read_only, workspace } = row;
+  const stored = {
+    options: { profile: row.profile, options: row.options },
+    modes: { temporary, read_only, workspace },
+  };
+  if (page.store.get("session") === id) page.store.set(stored);
   page.sessions.refresh();
   changed?.(row.profile);
   return row;
 }
 
-function savedNew(page, { profile, options }) {
-  page.store.set({ options: { profile, options } });
+function savedNew(page, { profile, options, modes }) {
+  page.store.set({ options: { profile, options }, ...(modes && { modes }) });
   return { profile, options };
 }
 
@@ -58,6 +65,7 @@ function content(page, now, save) {
 function settingsForm(page, { now, save, profiles, defaults }) {
   const outcome = new Outcome();
   const parts = inputs(profiles, now);
+  const modes = modeInputs(page, now);
   const submit = h("button", { type: "submit", class: "primary" }, t("conversation.save"));
   const set = async (values, key) => {
     const saved = await save(values);
@@ -84,9 +92,37 @@ function settingsForm(page, { now, save, profiles, defaults }) {
     h("label", { class: "check" }, plan, h("span", {}, t("conversation.defaults.plan"))),
     keep,
   );
-  const send = () => set(parts.values(now), now.id ? "conversation.saved" : "conversation.saved.new");
+  const send = () =>
+    set({ ...parts.values(now), modes: modes.values() }, now.id ? "conversation.saved" : "conversation.saved.new");
   const props = { class: "form", onsubmit: submitting(submit, outcome, send) };
-  return h("form", props, parts.elements, buttonRow(submit, reset), outcome.element, byDefault);
+  return h("form", props, parts.elements, modes.element, buttonRow(submit, reset), outcome.element, byDefault);
+}
+
+async function endNow(page, id) {
+  await request("DELETE", `/sessions/${encodeURIComponent(id)}`);
+  page.sessions.begin();
+}
+
+/** The modes: all for a new conversation; later only read-only changes. */
+function modeInputs(page, { id, modes }) {
+  const inputs = MODES.map((name) => {
+    const chosen = modes?.[name];
+    if (name === "workspace") return h("input", { maxlength: 1000, disabled: Boolean(id), value: chosen ?? "" });
+    const box = h("input", { type: "checkbox", disabled: Boolean(id) && name === "temporary" });
+    box.checked = Boolean(chosen);
+    return box;
+  });
+  const rows = inputs.map((input, at) => field(t(`modes.${MODES[at]}`), input, t(`modes.${MODES[at]}.hint`)));
+  const [temporary, readOnly, workspace] = inputs;
+  const values = () => ({
+    temporary: temporary.checked,
+    read_only: readOnly.checked,
+    workspace: workspace.value.trim(),
+  });
+  // Of a conversation in the list it is not known which modes it has.
+  const end = id && modes?.temporary && actionButton(t("modes.end"), new Outcome(), () => endNow(page, id));
+  const element = modes && h("fieldset", { class: "modes" }, h("legend", {}, t("modes.title")), rows, end || "");
+  return { element: element ?? "", values: () => modes && values() };
 }
 
 /** The fields of the form; `values(now)` keeps the options that it does not show. */

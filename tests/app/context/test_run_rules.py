@@ -1,0 +1,80 @@
+"""Rules and facts of a run in its prompt: when each section is there, and what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.context.run_rules import LEAST_WINDOW, MOST, SECTIONS, SHOWN, RunFacts, run_rules, sandbox_facts
+from app.models.scripted import Scripted
+from tests.support.models.real_models import embedded
+from tests.support.server.serving import serving
+from tools.base.rights import Risk
+from tools.catalogue import TOOLS
+from tools.sandbox.sandbox import Bubblewrap, NoSandbox, Unboxed, find_sandbox
+from tools.tool import Tool
+
+pytestmark = pytest.mark.anyio
+READING = [tool for tool in TOOLS if tool.risk is Risk.READ]
+COMMANDS = "Commands run in a sandbox."
+
+
+def shown(facts: RunFacts, tools: list[Tool]) -> list[str]:
+    return [section.name for section in SECTIONS if section.text(facts, tools)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "tools", "expected"),
+    [
+        (RunFacts(sandbox=COMMANDS), list(TOOLS), ["safety", "approvals", "sandbox", "brevity"]),
+        (RunFacts(sandbox=COMMANDS, styled=True), READING, []),
+        (RunFacts(sandbox=COMMANDS), READING, ["brevity"]),
+        (RunFacts(channel="terminal"), [], ["channel"]),
+    ],
+)
+def test_each_section_is_there_where_it_applies(facts: RunFacts, tools: list[Tool], expected: list[str]) -> None:
+    assert shown(facts, tools) == expected
+
+
+def test_an_unattended_run_does_not_wait_for_approvals() -> None:
+    attended, alone = (run_rules(RunFacts(attended=one), list(TOOLS), LEAST_WINDOW) for one in (True, False))
+    assert "wait until a person approves" in attended and "No person can approve" in alone
+
+
+async def test_sections_cost_what_the_table_says_and_nothing_in_a_small_window() -> None:
+    sandbox = sandbox_facts(find_sandbox(), 3600)
+    async with embedded() as (_, model):
+
+        async def tokens(text: str) -> int:
+            counted = await model.count_tokens([text])
+            assert counted
+            return counted[0]
+
+        for channel in SHOWN:
+            facts = RunFacts(sandbox=sandbox, channel=channel)  # type: ignore[arg-type]
+            for section in SECTIONS:
+                assert await tokens(section.text(facts, TOOLS)) <= section.tokens, section.name
+            whole = run_rules(facts, TOOLS, 32_768)
+            assert len(whole) <= MOST and await tokens(whole) <= 250
+            assert [run_rules(facts, TOOLS, window) for window in (4_096, 8_192)] == ["", ""]
+
+
+def test_the_facts_are_those_of_the_sandbox() -> None:
+    assert sandbox_facts(NoSandbox("none"), 60) == ""
+    assert "without a sandbox" in sandbox_facts(Unboxed(Path("/usr/bin/python3")), 60)
+    box = find_sandbox()
+    if isinstance(box, Bubblewrap):
+        facts = sandbox_facts(box, 60)
+        assert "no network but the hosts" in facts and "60 s" in facts and "python3" in facts
+
+
+async def test_a_run_is_told_the_same_in_every_round_and_the_setting_switches_it_off(tmp_path: Path) -> None:
+    replies = ["```bash\necho one\n```", "```bash\necho two\n```", "Done."]
+    for flags, says in (({}, True), ({"prompt_rules": False}, False), ({"window": 8192}, False)):
+        provider = Scripted(replies)
+        (folder := tmp_path / str(flags)).mkdir()
+        async with serving(folder, provider, **flags) as served:
+            await served.chat("Go", channel="messenger")
+        prompts = {request.opening()[0].text for request in provider.requests}
+        assert len(prompts) == 1 and (SHOWN["messenger"] in prompts.pop()) is says, flags
