@@ -54,8 +54,9 @@ VERSIONS = Select(
 SUGGESTIONS = select(SuggestionRow, "document_suggestions", "WHERE document = ? ORDER BY number")
 OWNED = Select(
     """
-    SELECT sessions.principal, documents.id, documents.version FROM documents
-    JOIN sessions ON sessions.id = documents.session WHERE NOT sessions.temporary ORDER BY documents.updated DESC LIMIT 20000
+    SELECT sessions.principal, documents.id, documents.version
+    FROM documents JOIN sessions ON sessions.id = documents.session
+    WHERE NOT sessions.temporary ORDER BY documents.updated DESC LIMIT 20000
     """,
     OwnedDocument,
 )
