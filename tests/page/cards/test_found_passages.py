@@ -25,7 +25,7 @@ async def test_a_place_opens_its_file_at_its_line(tmp_path: Path) -> None:
         await expect(card.locator(".card-extra")).to_contain_text("result")
         await card.locator(".card-fold").click()
         found = card.locator(".search-results .file-chip").first
-        await expect(card.locator(".found-text").first).to_contain_text("other.md:1")
+        await expect(card.locator(".found-text").first).to_contain_text("Bruno is the dog.\n\nother.md:1")
         await found.click()
         mark = page.locator(".line-numbers mark")
         place = await found.inner_text()

@@ -2,7 +2,7 @@
 
 import { button, h, icon } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
-import { escapeLine } from "./exact_text.js";
+import { escapeLine, escapeText } from "./exact_text.js";
 
 const MOST = 20; // results
 const PLACE =
@@ -27,7 +27,7 @@ export function passageList(found) {
   const rows = found.map(({ place, text, ...at }) => {
     const name = [icon("file"), h("bdi", {}, escapeLine(place))];
     const head = at.path ? opening(name, at, "file-chip") : h("span", { class: "file-chip" }, name);
-    return h("li", {}, head, h("p", { class: "found-text", dir: "auto" }, escapeLine(text)));
+    return h("li", {}, head, h("p", { class: "found-text", dir: "auto" }, escapeText(text)));
   });
   return h("ol", { class: "search-results" }, rows);
 }
