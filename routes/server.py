@@ -61,6 +61,7 @@ from routes.http.administration import (
     endpoints,
     examinations,
     hooks,
+    knowledge,
     metrics,
     pause,
     secrets,
@@ -73,7 +74,7 @@ from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import oidc, people, permissions, prompts, sign_ins
+from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -139,6 +140,7 @@ ROUTES = (
     *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *members.ROUTES,
     *permissions.ROUTES,
     *oidc.ROUTES,
     *sign_ins.ROUTES,
@@ -148,6 +150,7 @@ ROUTES = (
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
+    *knowledge.ROUTES,
     *backtest.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
@@ -181,7 +184,6 @@ class CannotServe(Exception):
 def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
     """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
-    most = settings.requests_per_minute or None
     access = Middleware(
         Access,
         store=services.store,
@@ -189,10 +191,11 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         host=settings.host,
         local=services.local,
         metrics=metrics_access(settings),
+        limits=services.runs.ledger.limits,
+        speakers=services.speakers,
         header=settings.trusted_header,
         vouched=settings.vouched,
         public_host=urlsplit(settings.public_url or "").hostname or "",
-        per_minute=most,
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])

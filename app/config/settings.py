@@ -17,7 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.label_settings import LabelSettings, label_problems
-from app.config.memory_settings import MemorySettings, memory_problems
+from app.config.memory_settings import KnowledgeSettings, MemorySettings, knowledge_problems, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
@@ -72,6 +72,7 @@ class Settings(
     AutomationSettings,
     NotificationSettings,
     MemorySettings,
+    KnowledgeSettings,
     LabelSettings,
     HookSettings,
     ProfileSettings,
@@ -277,6 +278,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += model_problems(settings, settings.model_url)
     problems += search_problems(settings)
     problems += memory_problems(settings)
+    problems += knowledge_problems(settings)
     problems += hook_problems(settings, environ)
     problems += monitoring_problems(settings)
     problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
