@@ -104,7 +104,8 @@ async def fetch(client: HubClient, plan: Plan, folder: Path, limits: DownloadLim
     where = folder / plan.folder
     download.total = plan.size
     try:
-        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in (folder, where):
+            one.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with asyncio.timeout(limits.seconds):
             for file in plan.files:
                 await _Transfer(client, file, where, limits, download).run()
@@ -189,6 +190,7 @@ class _Transfer:
             known = _Notes(
                 self._download.source, etag if etag.startswith('"') else ""
             )  # a weak one is not for If-Range
+            self._notes.touch(0o600)
             self._notes.write_bytes(msgspec.json.encode(known))
             await self._write(part, response, part.seek(begins))
         if self._size and part.tell() < self._size:
