@@ -96,11 +96,25 @@ async def test_what_another_process_has_left_is_continued_or_begun_again(tmp_pat
     assert download.checked == ("size and format" if name == "no checksum" else "sha256")
 
 
+LEFT = [1, *[9 << 30] * 3]
+
+
+def shrinking(_: Path) -> int:
+    """Return the free space of a disk that others fill meanwhile."""
+    return LEFT.pop()
+
+
 REFUSED: dict[str, tuple[dict[str, Any], DownloadLimits, str, bool]] = {
     "a wrong checksum": ({"checksum": "0" * 64}, LIMITS, "has not the checksum", False),
     "too large": ({}, DownloadLimits(most_bytes=1000), "model_download_mb allows", False),
     "no end": ({"endless": True}, LIMITS, "has no end: more came than", False),
     "no room": ({}, DownloadLimits(most_bytes=1 << 30, free=lambda _: 512 << 20), "has room for 0.0 GB", False),
+    "room that others take": (
+        {},
+        DownloadLimits(most_bytes=1 << 30, look_bytes=100_000, free=shrinking),
+        "has room for 0.0 GB",
+        True,
+    ),
     "cut for ever": ({"cuts": [9] * 9}, LIMITS, "broke off 3 times", True),
     "errors for ever": ({"status": [500] * 9}, LIMITS, "broke off 3 times", False),
     "no answer": ({"held_at": 9}, DownloadLimits(most_bytes=1 << 30, seconds=0.3), "was not there after 0.3 s", True),
