@@ -86,7 +86,7 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.management.tools import management_tools
+from routes.management.tools import management_tools, reminder_tool
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
@@ -198,6 +198,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
+    if settings.reminders and settings.max_schedules:
+        services.factory.built_in = (*services.factory.built_in, reminder_tool(server, services))
     if settings.management_tools:
         services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
     services.runs.outboxes.append(RecordedFrames().of_run)

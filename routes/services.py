@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct, field
 from starlette.requests import Request
@@ -13,6 +13,7 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Settings
 from app.mcp.servers import McpServers
 from app.metrics.recorder import Metrics
+from app.models.endpoints.downloads import Downloads
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
@@ -54,6 +55,7 @@ class Services(Struct, kw_only=True):
     about_model: str
     presence: Presence
     endpoints: EndpointRegistry
+    downloads: Downloads
     factory: RunFactory
     runtime_settings: RuntimeSettings
     notifications: Notifications
@@ -81,6 +83,7 @@ async def open_services(
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
         opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
+        aclosing(Downloads(settings, storage.store, models.registry)) as downloads,
         opened_digests(running.factory, storage.journal) as digests,
         storage.replication.following(
             Held(
@@ -107,6 +110,7 @@ async def open_services(
             about_model=models.about,
             presence=running.presence,
             endpoints=models.registry,
+            downloads=downloads,
             factory=factory,
             runtime_settings=running.runtime_settings,
             notifications=manager.notifications,

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from tools.extraction.formats import BY_KIND, PDF
+from tools.extraction.formats import BY_KIND
 from tools.process.command_output import CommandFailed, output_of
 from tools.sandbox.bubblewrap import Bubblewrap
 from tools.sandbox.closed_box import closed_box
@@ -35,8 +35,8 @@ WAIT_S = 30.0
 MOST_AT_ONCE = 2
 MOST_KEPT = 16_000_000  # characters of all documents that are kept
 _LINE = 1_000  # characters; longer ones, as paragraphs are, become several
-_LITTLE = 20  # characters of a page that is a picture, such as a scan with a number below it
-_PICTURE = "(no text: a picture)"
+_ENDED = "the rest: it cannot be read, because it is damaged or too large"
+_PICTURE = "(a picture)"
 _MOST_OUTPUT = 128 << 20
 _LIBRARIES = ("pypdfium2", "python_calamine", "justhtml", "msgspec", "regex")
 _UNBOXED = (
@@ -59,10 +59,14 @@ class UnreadableDocument(Exception):
 
 
 class Section(Struct, frozen=True):
-    """A part of a document. `mark` names it as people do: `page 3`, `sheet Sales`, `slide 4`, `chapter 2`."""
+    """A part of a document. `mark` names it as people do: `page 3`, `sheet Sales`, `slide 4`, `chapter 2`.
+
+    `is_picture`: there is more to see than to read, as on the page of a scan.
+    """
 
     mark: str
     text: str
+    is_picture: bool = False
 
 
 class Extracted(Struct, frozen=True):
@@ -75,8 +79,9 @@ class Extracted(Struct, frozen=True):
     @property
     def count(self) -> str:
         """Its size as people count it: `12 pages`."""
-        number, unit = len(self.sections), BY_KIND[self.kind].unit
-        unit = unit if any(one.mark.startswith(unit) for one in self.sections) else "part"
+        unit = BY_KIND[self.kind].unit
+        found = {one.mark.partition(", from ")[0] for one in self.sections if one.mark.startswith(unit)}
+        unit, number = (unit, len(found)) if found else ("part", 1)
         return f"{number:,} {unit if number == 1 else f'{unit}s'}"
 
     def lines(self) -> Iterator[tuple[str, str, int]]:
@@ -86,7 +91,7 @@ class Extracted(Struct, frozen=True):
             for line in section.text.split("\n") if section.text else ():
                 for part in textwrap.wrap(line, _LINE) if len(line) > _LINE else (line,):
                     yield part, section.mark, 0
-            if self.kind == PDF.kind and len(section.text.strip()) < _LITTLE:
+            if section.is_picture:
                 yield _PICTURE, section.mark, number
 
     @property
@@ -102,13 +107,16 @@ class _Line(Struct, frozen=True, omit_defaults=True):
     kind: str = ""
     left_out: str = ""
     refused: str = ""
+    is_picture: bool = False
     picture: bytes = b""
 
 
 _kept: OrderedDict[str, Extracted] = OrderedDict()  # by SHA-256 and suffix: the same in every server process
 
 
-async def extracted(source: bytes | BufferedIOBase, name: str, sandbox: Sandbox | NoSandbox) -> Extracted:
+async def extracted(
+    source: bytes | BufferedIOBase, name: str, sandbox: Sandbox | NoSandbox, *, time_limit_s: int = TIME_LIMIT_S
+) -> Extracted:
     """Return the text of a document, given as bytes or as an open file. Raises UnreadableDocument."""
     suffix = Path(name).suffix.lower()[:16]
     suffix = suffix if suffix.isascii() and suffix.isprintable() else ""
@@ -117,13 +125,13 @@ async def extracted(source: bytes | BufferedIOBase, name: str, sandbox: Sandbox 
         if known := _kept.get(key):
             _kept.move_to_end(key)
             return known
-        lines = await _lines(file, sandbox, suffix, str(TIME_LIMIT_S))
+        lines = await _lines(file, sandbox, suffix, str(time_limit_s))
     found = Extracted(
-        lines[0].kind,
-        tuple(Section(line.mark, line.text) for line in lines if line.mark),
+        next((line.kind for line in lines if line.kind), ""),
+        tuple(Section(line.mark, line.text, line.is_picture) for line in lines if line.mark),
         next((line.left_out for line in lines if line.left_out), ""),
     )
-    if not found.sections:
+    if not found.has_text and not any(section.is_picture for section in found.sections):
         raise UnreadableDocument(found.left_out.removeprefix("the rest: it ") or "has no text")
     _keep(key, found)
     return found
@@ -175,17 +183,19 @@ async def _lines(file: BufferedIOBase, sandbox: Sandbox | NoSandbox, *arguments:
             output = await output_of(
                 command.argv, file.fileno(), command.env, _MOST_OUTPUT, limits=command.limits, fds=command.fds
             )
-        lines = await asyncio.to_thread(msgspec.json.Decoder(_Line).decode_lines, output)
     except TimeoutError as error:
         raise UnreadableDocument("takes too long to read: ask for a part of it") from error
-    except CommandFailed as error:
-        raise UnreadableDocument(f"cannot be read: it is damaged, or too large (its reader {error})") from error
-    except msgspec.MsgspecError as error:
-        raise UnreadableDocument("cannot be read: it is damaged") from error
+    except CommandFailed as error:  # a limit has ended it: what was read by then is used
+        end = msgspec.json.encode(_Line(left_out=_ENDED))
+        output = error.output[: error.output.rfind(b"\n") + 1] + end
     finally:
         os.close(spare)
-    if not lines or lines[0].refused:
-        raise UnreadableDocument(lines[0].refused if lines else "cannot be read: it is damaged")
+    try:
+        lines = await asyncio.to_thread(msgspec.json.Decoder(_Line).decode_lines, output)
+    except msgspec.MsgspecError as error:
+        raise UnreadableDocument("cannot be read: it is damaged") from error
+    if not lines or lines[-1].refused:
+        raise UnreadableDocument(lines[-1].refused if lines else "cannot be read: it is damaged")
     return lines
 
 

@@ -36,7 +36,7 @@ OFFICE = (
 EML = Format("EML", "part", suffixes=(".eml",))
 HTML = Format("HTML", "part", suffixes=(".html", ".htm", ".xhtml"), is_plain=True)
 CSV = Format("CSV", "part", suffixes=(".csv", ".tsv"), is_plain=True)
-OLD = Format("Office before 2007", "sheet", (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",))  # encrypted ones, too
+OLD = Format("XLS", "sheet", (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",))  # encrypted ones, too
 FORMATS = (PDF, *OFFICE, EML, HTML, CSV, OLD)
 BY_KIND: Mapping[str, Format] = {row.kind: row for row in FORMATS}
 _ZIP = b"PK\x03\x04"

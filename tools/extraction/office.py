@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from tools.extraction.output import MOST_CHARACTERS, Refused, Sections, table_row
+from tools.extraction.output import MOST_CHARACTERS, OutOfTime, Refused, Sections, table_row
 from tools.web.page_text import text_of
 
 MOST_PARTS = 20_000
@@ -28,7 +28,17 @@ _TEXTS = {
     **{"lastRenderedPageBreak": "\f", "soft-page-break": "\f"},
 }
 # What is not shown, or shown twice: an older form of the same drawing, deleted text, comments beside the text.
-_UNSHOWN = {"Fallback", "moveFrom", "tracked-changes", "annotation", "tabs", "tabLst", "font-face-decls", "styles"}
+_UNSHOWN = {
+    "Fallback",
+    "moveFrom",
+    "tracked-changes",
+    "annotation",
+    "note-citation",
+    "tabs",
+    "tabLst",
+    "font-face-decls",
+    "styles",
+}
 _HEADING = re.compile(r"(?:heading|berschrift|titre|t[ií]tulo|titolo|kop|rubrik) ?(\d)", re.IGNORECASE)
 _BESIDE = re.compile(r"word/(footnotes|endnotes|comments|header|footer)(\d*)\.xml")
 _ROWS, _CELLS = {"tr", "table-row"}, {"tc", "table-cell"}
@@ -134,7 +144,6 @@ class _Text:
         self._size = 0
 
     def start(self, name: str, given: Attributes) -> None:
-        parent = self._path[-1] if self._path else ""
         self._path.append(name)
         self._unshown += name in _UNSHOWN
         if self._unshown:
@@ -152,24 +161,27 @@ class _Text:
             self._put(_HARD_BREAK)
         elif name in _ROWS:
             self._rows.append([])
-        elif name in _CELLS and self._rows:
+        elif name == "note" or (name in _CELLS and self._rows):
             self._outputs.append([])
         elif name == "page" and self._on_page:
             self._on_page(self.take())
-        elif (written := _TEXTS.get(name)) and (name != "tab" or parent != "pPr"):
+        elif written := _TEXTS.get(name):
             self._put(written * min(int(given["c"]), 100) if given.get("c", "").isdecimal() else written)
 
     def end(self, name: str) -> None:
         self._path.pop()
-        if name in _UNSHOWN:
-            self._unshown -= 1
+        if self._unshown:
+            self._unshown -= name in _UNSHOWN
         elif name == "r":
             self._hidden_run = False
-        elif name in ("p", "h") and not self._unshown:
+        elif name in ("p", "h"):
             self._put("\n")
             self._prefix = ""
+        elif name == "note" and len(self._outputs) > 1:
+            self._put(f" [{self._cell()}]")
         elif name in _CELLS and len(self._outputs) > 1 and self._rows:
-            self._rows[-1].append(" ".join("".join(self._outputs.pop()).split()))
+            cell = self._cell()
+            self._rows[-1].append(cell)
         elif name in _ROWS and self._rows:
             self._put(f"{table_row(self._rows.pop())}\n")
 
@@ -185,11 +197,13 @@ class _Text:
         text, self._outputs[0] = "".join(self._outputs[0]), []
         return text
 
+    def _cell(self) -> str:
+        return " ".join("".join(self._outputs.pop()).split())
+
     def _put(self, text: str) -> None:
         self._size += len(text)
-        if self._size > 2 * MOST_CHARACTERS:
-            raise Refused("is longer than can be read")
-        self._outputs[-1].append(text)
+        if self._size <= MOST_CHARACTERS + _BLOCK:  # more than is written
+            self._outputs[-1].append(text)
 
 
 def _text(parts: _Parts, name: str, reader: _Text) -> str:
@@ -199,16 +213,26 @@ def _text(parts: _Parts, name: str, reader: _Text) -> str:
 
 def _by_page(text: str) -> Sections:
     """Yield the pages as they were when the document was saved, or as a person has broken them."""
-    at = "\f" if "\f" in text else _HARD_BREAK
-    found = text.translate({ord(one): None for one in "\f\v" if one != at}).split(at)
+    at, other = ("\f", _HARD_BREAK) if "\f" in text else (_HARD_BREAK, "\f")
+    found = text.replace(other, "").split(at)
     for number, page in enumerate(found, start=1):
         yield f"page {number}" if len(found) > 1 else "part 1", page
+
+
+def _pages(parts: _Parts, name: str, reader: _Text) -> Sections:
+    """Yield the pages of a part. Of one that cannot be read to its end, those before are not lost."""
+    try:
+        parts.walk(name, reader.start, reader.end, reader.text)
+    except (Refused, OutOfTime):
+        yield from _by_page(reader.take())
+        raise
+    yield from _by_page(reader.take())
 
 
 def document(data: bytes, _: str) -> Sections:
     """Yield the pages of a DOCX, then its notes, and what stands above and below its pages."""
     parts = _Parts(data)
-    yield from _by_page(_text(parts, "word/document.xml", _Text()))
+    yield from _pages(parts, "word/document.xml", _Text())
     for name in sorted(parts.names):
         beside = _BESIDE.fullmatch(name)
         if beside and (text := _text(parts, name, _Text()).strip()):
@@ -234,13 +258,12 @@ def open_document(data: bytes, _: str) -> Sections:
     parts = _Parts(data)
     if parts.elements("META-INF/manifest.xml", "encryption-data"):
         raise Refused("is encrypted: ask for a copy without a password")
-    slides: list[str] = []
+    slides: list[str] = []  # what is before each, and so the first is of none
     reader = _Text(everywhere=True, on_page=slides.append)
-    last = _text(parts, "content.xml", reader)
-    if not slides:
-        yield from _by_page(last)
-    for number, text in enumerate([*slides[1:], last] if slides else [], start=1):  # the first is before all slides
-        yield f"slide {number}", text
+    pages = [*_pages(parts, "content.xml", reader)]
+    if slides:
+        pages = [(f"slide {number}", text) for number, text in enumerate([*slides[1:], pages[-1][1]], start=1)]
+    yield from pages
 
 
 def book(data: bytes, _: str) -> Sections:

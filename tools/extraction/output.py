@@ -13,7 +13,8 @@ MOST_CHARACTERS = 10_000_000
 PIECE = 50_000  # characters after which a long table begins a section of its own
 
 Sections = Iterator[tuple[str, str]]
-"""The mark and the text of each section."""
+"""The mark and the text of each section; PICTURE at its end says that there is more to see than to read."""
+PICTURE = "\0"
 
 
 class Refused(Exception):
@@ -25,8 +26,9 @@ class OutOfTime(Exception):
 
 
 def put(**fields: object) -> None:
-    """Write a line."""
+    """Write a line. At once: the kernel may end the process while it reads what comes next."""
     sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
 
 
 def put_sections(sections: Sections) -> str:
@@ -35,9 +37,10 @@ def put_sections(sections: Sections) -> str:
     for number, (mark, text) in enumerate(sections):
         if number >= MOST_SECTIONS or left <= 0:
             return f"everything from {mark} on, because it is longer than can be read"
+        is_picture = text.endswith(PICTURE)
         text = visible(text[:left]).strip("\n")
         left -= len(text)
-        put(mark=visible(mark), text=text)
+        put(mark=visible(mark), text=text, is_picture=is_picture)
     return "" if left > 0 else "the end, because it is longer than can be read"
 
 
@@ -46,8 +49,9 @@ def in_pieces(mark: str, lines: Iterator[str], unit: str = "row") -> Sections:
     held: list[str] = []
     size, begins = 0, 1
     for number, line in enumerate(lines, start=1):
-        held.append(line)
-        size += len(line) + 1
+        if line or (held and held[-1]):  # of empty rows one
+            held.append(line)
+            size += len(line) + 1
         if size >= PIECE:
             yield mark if begins == 1 else f"{mark}, from {unit} {begins}", "\n".join(held)
             held, size, begins = [], 0, number + 1

@@ -11,10 +11,11 @@ from typing import Any
 import pypdfium2
 from pypdfium2 import raw
 
-from tools.extraction.output import Refused, Sections
+from tools.extraction.output import PICTURE, Refused, Sections
 
 SIDE = 1_400  # pixels of the longer side of a picture
 _COLOURED = 1 << 20  # bytes of a picture that is larger in colour: then it is grey
+_LITTLE = 20  # characters of a page that may be a picture, such as a scan with a number below it
 _LARGEST_SCALE = 3.0
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by the bytes of a pixel
 
@@ -53,6 +54,9 @@ def _text(document: Any, number: int) -> str:
             text: str = text_page.get_text_bounded()  # what lies beside the page is not seen, and left out
         finally:
             text_page.close()
+        kinds = [one.type for one in page.get_objects(max_depth=2)] if len(text.strip()) < _LITTLE else []
+        if raw.FPDF_PAGEOBJ_IMAGE in kinds or (kinds and not text.strip()):
+            text += PICTURE
     finally:
         page.close()
     return "\n".join(line.rstrip() for line in text.replace("\ufffe", "-").splitlines())
@@ -77,7 +81,7 @@ def _png(bitmap: Any) -> bytes:
     """Encode a picture; https://www.w3.org/TR/png-3/."""
     held, row = bytes(bitmap.buffer), bitmap.width * bitmap.n_channels
     lines = b"".join(b"\0" + held[at : at + row] for at in range(0, bitmap.stride * bitmap.height, bitmap.stride))
-    header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, _COLOUR_TYPES[bitmap.n_channels], 0, 0, 0)
+    header = struct.pack(">II", bitmap.width, bitmap.height) + bytes((8, _COLOUR_TYPES[bitmap.n_channels], 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
         for name, body in ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))

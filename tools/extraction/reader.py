@@ -38,7 +38,7 @@ READERS = {
     "EPUB": "office.book",
     "XLSX": "sheets.sheets",
     "ODS": "sheets.sheets",
-    "Office before 2007": "sheets.old",
+    "XLS": "sheets.old",
     "CSV": "texts.table",
     "HTML": "texts.page",
     "EML": "texts.mail",
@@ -65,7 +65,6 @@ def main(suffix: str, seconds: str, pages: str = "") -> None:
         put(refused=str(refusal))
     except ModuleNotFoundError as error:
         put(refused=f"needs {error.name} to be read: pip install 'dragoman[documents]' on the server")
-    sys.stdout.flush()
 
 
 def _read(found: Format, data: bytes, suffix: str) -> None:

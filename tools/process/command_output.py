@@ -18,7 +18,11 @@ _DISCARDING_S = 1.0  # all that could write is ended by then
 
 
 class CommandFailed(Exception):
-    """No output of the program can be used. The message continues a sentence that names it."""
+    """The program did not end well. The message continues a sentence that names it; `output` may be a part."""
+
+    def __init__(self, message: str, output: bytes = b"") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 async def output_of(
@@ -63,7 +67,7 @@ async def output_of(
     finally:
         await run_shielded(_end(process, mark, limits))
     if code:
-        raise CommandFailed(f"ended with exit code {code}")
+        raise CommandFailed(f"ended with exit code {code}", answer)
     return answer
 
 
