@@ -28,7 +28,6 @@ from app.memory.embedders.embedder import Embedder, EmbeddingFailed
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.documents import DocumentStore
-from app.workspace.content_types import is_text
 from tools.base.tasks import in_background, wait_at_most
 from tools.extraction.documents import Section, UnreadableDocument, extracted
 from tools.extraction.formats import HEAD, format_of
@@ -250,11 +249,11 @@ async def sections_of(data: bytes, name: str, sandbox: Sandbox | NoSandbox) -> S
         except UnreadableDocument as why:
             if found.marks:  # else it is a text, too
                 raise Unreadable(f"it {why}") from why
-    if not is_text(data[:MOST_TEXT], whole=len(data) <= MOST_TEXT):
+    if b"\0" in data[:HEAD]:
         raise Unreadable("it is no text")
     if len(data) > MOST_TEXT:
         raise Unreadable(f"it has more than {MOST_TEXT >> 20} MB of text")
-    return [Section("", data.decode())]
+    return [Section("", data.decode(errors="replace"))]
 
 
 def _workspaces(root: Path) -> list[Path]:
