@@ -27,6 +27,7 @@ from app.config.replica_settings import ReplicaSettings
 from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
 from app.config.search_settings import SearchSettings, search_problems
 from app.config.serving_settings import ServingSettings
+from app.config.sign_in_settings import SignInSettings, sign_in_problems
 from app.config.sources import (
     SettingsError,
     absolute,
@@ -80,6 +81,7 @@ class Settings(
     OperatorSettings,
     ReplicaSettings,
     ConnectionSettings,
+    SignInSettings,
     MonitoringSettings,
     TelemetrySettings,
 ):
@@ -279,6 +281,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += knowledge_problems(settings)
     problems += hook_problems(settings, environ)
     problems += monitoring_problems(settings)
+    problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

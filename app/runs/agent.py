@@ -62,6 +62,7 @@ from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
+from app.transcript.run_request import SPEAKER
 from app.transcript.run_totals import RunTotals
 from app.transcript.timings import RequestTimes
 from app.transcript.whole_thoughts import as_answer
@@ -123,10 +124,12 @@ class Agent(Struct):
         return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if runs_tools else [])]
 
     def policy_with(self, policy: str) -> str:
-        """Return the policy to store with the run: that of its request, as profiles have changed it."""
-        if self.narrowed is None:
+        """Return the policy to store with the run: that of its request, as profiles have changed it, and the member."""
+        principal = self.scope.gate.principal
+        if self.narrowed is None and not principal.is_linked:
             return policy
-        return json.dumps(json.loads(policy) | json.loads(self.narrowed.policy()))
+        narrowed = json.loads(self.narrowed.policy()) if self.narrowed else {}
+        return json.dumps(json.loads(policy) | narrowed | ({SPEAKER: principal.member} if principal.is_linked else {}))
 
     def time_limit_within(self, requested_s: float) -> float:
         """Return the time limit of the run, which profiles may have lowered."""

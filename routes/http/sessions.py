@@ -83,7 +83,10 @@ async def _listed(services: Services, principal: str, rows: Sequence[SessionRow]
     labels = await label_fields(services, [row.id for row in rows])
     summaries, busy = await _summaries(services, principal), await _busy(services, principal)
     others = await services.store.other_branches([row.id for row in rows])
+    keys = await services.store.conversation_keys([row.id for row in rows])
     listed = [session_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]
+    for fields in listed:
+        fields |= {"conversation": keys[fields["id"]]} if fields["id"] in keys else {}
     return [fields | ({"branches": others[fields["id"]]} if fields["id"] in others else {}) for fields in listed]
 
 
@@ -133,6 +136,8 @@ async def show_session(request: Request) -> Response:
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
     fields = session_fields(row, await _busy(services, row.principal))
     fields |= await branch_fields(services, row.id)
+    if keys := await services.store.conversation_keys([row.id]):
+        fields["conversation"] = keys[row.id]
     return ASCIIResponse(fields | content | await label_details(services, row.id))
 
 

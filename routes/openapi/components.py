@@ -101,6 +101,7 @@ _SESSION = {
     "workspace?": "text",
     "labels?": "any",
     "summary?": "text",
+    "conversation?": "text",
 }
 
 COMPONENTS: Mapping[str, Shape] = {
@@ -290,11 +291,14 @@ COMPONENTS: Mapping[str, Shape] = {
         "tools": ["text"],
         "disabled": ["text"],
         "profile": "text?",
+        "members": "boolean",
         "budget": "object",
     },
+    "Member": {"member": "text", "principal": "text", "bot": "text", "account": "text?", "created": "number"},
     "Person": {
         "name": "text",
         "role": "text",
+        "by": "text",
         "state": "text",
         "created": "number",
         "expires": "number?",

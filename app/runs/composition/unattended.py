@@ -25,7 +25,15 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
-from app.transcript.run_request import SENT_BY, UNASKED, IdempotencyKey, NotFound, RunRequest, has_mark
+from app.transcript.run_request import (
+    SENT_BY,
+    UNASKED,
+    IdempotencyKey,
+    NotFound,
+    RunRequest,
+    has_mark,
+    speaker_of,
+)
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
 from tools.catalogue import HELPER_TOOLS, MEMORY, SESSION_TOOLS
@@ -82,7 +90,7 @@ class UnattendedRuns(Struct, frozen=True):
 
     async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
-        principal = await principal_named(self.factory.store, row.principal)
+        principal = await principal_named(self.factory.store, row.principal, speaker_of(row))
         options = stored_options(row.policy)
         agent = await self._agent(principal, options, row.session)
         agent.scope.gate.takes_grants = not has_mark(row, SENT_BY)
@@ -91,13 +99,13 @@ class UnattendedRuns(Struct, frozen=True):
     async def start_follow_up(self, job: Job, message: str) -> None:
         """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
         store, settings = self.factory.store, self.factory.settings
-        principal = await principal_named(store, job.principal)
+        last = (await store.runs(job.session))[-1:]  # its options hold on
+        principal = await principal_named(store, job.principal, speaker_of(last[0]) if last else "")
         key = IdempotencyKey(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
         room = await room_in(job.session, store, settings.max_follow_ups)
         if not room and await store.key(principal.name, key.value) is None:
             raise NoRoom
         rounds = min(ROUNDS, settings.max_rounds, max(1, room.requests))
-        last = (await store.runs(job.session))[-1:]  # its options hold on
         options = stored_options(last[0].policy if last else "{}")
         if options.plans and totals_of(await store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
             options = options.model_copy(update={"mode": "act"})

@@ -53,6 +53,7 @@ FORGET = (
     "DELETE FROM decision_links WHERE session IN (SESSIONS)",
     f"DELETE FROM occurrences WHERE origin IN (SELECT id FROM schedules WHERE {ANSWERS})",
     f"DELETE FROM schedules WHERE {ANSWERS}",
+    "DELETE FROM conversation_keys WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",
