@@ -166,7 +166,8 @@ class Indexer(Struct, kw_only=True):
                 await self._put(place, path, await read(path))
             except Unreadable as why:
                 await asyncio.to_thread(self.index.put_problem, place, path, stamps[path], str(why))
-            await self._rest(begun)
+            if left > 1:
+                await self._rest(begun)
         self.pending.pop(place, None)
         if gone := [path for path in known if path not in stamps]:  # by now what was renamed has its content
             await asyncio.to_thread(self.index.remove, place, gone)
@@ -225,7 +226,7 @@ class Indexer(Struct, kw_only=True):
         return False
 
     async def _rest(self, begun: float) -> None:
-        await wait_at_most(min(self.rest_s, time.monotonic() - begun), self._wake)
+        await asyncio.sleep(min(self.rest_s, time.monotonic() - begun))
 
 
 def place_of_documents(principal: str) -> str:
