@@ -260,6 +260,19 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
     assert (found.passages, found.left_out) == ([], 1)
 
 
+async def test_a_file_that_has_just_changed_is_read_again(tmp_path: Path, store: Store) -> None:
+    world = World(tmp_path, store)
+    for number in range(9):  # of one size, and within a tick of the clock of the file system
+        world.put(docs__a_md=f"version{number}")
+        await world.indexer.round()
+        assert await world.found(f"version{number}") == ["docs/a.md:1"]
+    stamp = (world.root / "docs/a.md").stat()
+    world.put(docs__a_md="version9")
+    os.utime(world.root / "docs/a.md", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    await world.indexer.round()
+    assert await world.found("version9") == ["docs/a.md:1"]
+
+
 async def test_a_damaged_index_is_made_anew_and_a_killed_one_goes_on(tmp_path: Path, store: Store) -> None:
     world = World(tmp_path, store)
     world.put(**{f"docs__{number}_md": f"dog number{number}" for number in range(6)})
