@@ -10,8 +10,9 @@ from tools.base.rights import Column, Risk, Role
 from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user
 from tools.builtin.delegation import DELEGATE, ask_model, delegate, model_reached
+from tools.builtin.document_pages import read_page
 from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
-from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
+from tools.builtin.files import edit_file, off_the_loop, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
 from tools.builtin.memory import forget, recall_memory, remember
@@ -20,6 +21,7 @@ from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
 from tools.builtin.read_skill import read_skill
 from tools.builtin.recall_history import recall_history
+from tools.builtin.search_files import search_files
 from tools.builtin.session_tools import SEND, list_sessions, read_session, send_to_session
 from tools.builtin.shell import running
 from tools.builtin.submit_plan import submit_plan, with_texts
@@ -230,6 +232,15 @@ WEB_SEARCH = Tool(
     untrusted=True,
     columns={"query": Column.CONTENT},
 )
+# Where folders of knowledge are named.
+SEARCH_FILES = _reading(
+    "search_files",
+    "Search files by words and meaning. Cite the places of what you use, as `notes.md:12-20`.",
+    _object({"query": _TEXT}, {"folder": _TEXT, "limit": _FROM_1}),
+    search_files,
+    paths={"folder": Folder},
+    least_window=LARGE_WINDOW,
+)
 # Where there is a memory over conversations.
 MEMORY = (
     _reading(
@@ -315,4 +326,4 @@ SESSION_TOOLS = (
 )
 
 # Every built-in tool, also those that are offered only where a setting turns them on.
-CATALOGUE = (*TOOLS, SUBMIT_PLAN, READ_SKILL, WEB_SEARCH, *MEMORY, *HELPER_TOOLS, *SESSION_TOOLS)
+CATALOGUE = (*TOOLS, SUBMIT_PLAN, READ_SKILL, WEB_SEARCH, SEARCH_FILES, *MEMORY, *HELPER_TOOLS, *SESSION_TOOLS)

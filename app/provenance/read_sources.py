@@ -17,6 +17,7 @@ OF_TOOLS: MappingProxyType[str, SourceKind] = MappingProxyType(
         "ask_user": "person",
         "read_file": "file",
         "list_files": "file",
+        "search_files": "file",
         "read_skill": "file",
         "recall_memory": "memory",
         "read_document": "document",
@@ -47,6 +48,9 @@ def of_message(number: int, message: Message) -> Iterator[ReadText]:
         case "user":
             if message.recalled:
                 yield ReadText("memory", str(number), "the memory", message.recalled, untrusted)
+            for one in message.attachments:
+                if one.text:
+                    yield ReadText("file", str(number), f"the file {one.file_name[:MOST_NAME]}", one.text, untrusted)
             kind = message.sender or ("client" if untrusted else "person")
             words = " ".join((text, *(one.name for one in message.attachments)))
             yield ReadText(kind, str(number), place, words, untrusted and kind != "person")

@@ -64,6 +64,7 @@ from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_request import SPEAKER
 from app.transcript.run_totals import RunTotals
+from app.transcript.timings import RequestTimes
 from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
@@ -352,6 +353,7 @@ class Agent(Struct):
                 await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
+            times = RequestTimes(since, since, fitted=monotonic())
             await context.emit_all(fitted.events)
             self._record(context.conversation, fitted, plan)
             if self.unmetered:
@@ -361,7 +363,7 @@ class Agent(Struct):
                 await context.emit(cut)
                 self.unmetered = 0
             try:
-                return await self._request(context, reply, fitted, since)
+                return await self._request(context, reply, fitted, times)
             except ProviderFailed as failure:
                 if broken := self.discipline.go_on(plan, reply, failure, self.totals):
                     return await context.emit(broken)
@@ -377,8 +379,8 @@ class Agent(Struct):
             removed = conversation.messages if fitted.events else ()
             recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools, removed=removed)
 
-    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, since: float) -> None:
-        """Make one request, whose preparation began at `since`.
+    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, times: RequestTimes) -> None:
+        """Make one request; `times` are those of its preparation.
 
         What the model wrote is in the history afterwards, however the stream ends.
         """
@@ -390,7 +392,7 @@ class Agent(Struct):
         metered_request = await self.scope.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
-        with metered_request.receiving(reply, self.totals, since):  # a request that is cut off has cost tokens too
+        with metered_request.receiving(reply, self.totals, times):  # a request that is cut off has cost tokens too
             try:
                 take_text = self._taking(context, reply, metered_request)
                 request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)

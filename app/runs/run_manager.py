@@ -54,6 +54,7 @@ from app.transcript.run_request import (
     is_open_to,
     names_behind,
 )
+from app.workspace.document_texts import with_texts
 from app.workspace.placing import placed
 from tools.base.tasks import gather_all
 
@@ -524,8 +525,11 @@ class RunManager:
 
 
 async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
-    """Put the files into the workspace of the agent's tools; not those of a relay, which has none."""
-    return await placed(files, agent.scope.tool_context.workspace) if agent.keeps_files else files
+    """Put the files into the workspace of the agent's tools, and read documents; not for a relay, which has none."""
+    if not agent.keeps_files:
+        return files
+    context = agent.scope.tool_context
+    return await with_texts(await placed(files, context.workspace), context.sandbox, agent.view.counter.window)
 
 
 def no_session(session: str) -> NotFound:

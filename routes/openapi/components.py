@@ -152,6 +152,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "Folder": {"id": "text", "name": "text", "created": "number", "sessions": "integer"},
     "WholeSession": {
         **_SESSION,
+        "schedules?": ["object"],
         "messages": ["@Message"],
         "summaries": ["object"],
         "runs": ["@Run"],
@@ -252,6 +253,8 @@ COMPONENTS: Mapping[str, Shape] = {
         "missed": "text",
         "jitter_s": "number",
         "next": "number?",
+        "words": "text",
+        "labels?": ["text"],
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
@@ -295,6 +298,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "Person": {
         "name": "text",
         "role": "text",
+        "by": "text",
         "state": "text",
         "created": "number",
         "expires": "number?",

@@ -6,10 +6,13 @@ follow-ups hold for what follows from it.
 
 from __future__ import annotations
 
+import time
+
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from app.budget.kinds import SOON_S, BudgetSpent
 from app.core.events import Notice
 from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
@@ -22,7 +25,15 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
-from app.transcript.run_request import SENT_BY, IdempotencyKey, NotFound, RunRequest, has_mark, speaker_of
+from app.transcript.run_request import (
+    SENT_BY,
+    UNASKED,
+    IdempotencyKey,
+    NotFound,
+    RunRequest,
+    has_mark,
+    speaker_of,
+)
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
 from tools.catalogue import HELPER_TOOLS, MEMORY, SESSION_TOOLS
@@ -39,13 +50,25 @@ class UnattendedRuns(Struct, frozen=True):
     async def start(self, principal: Principal, options: RunOptions, turn: RunRequest) -> RunRow:
         """Start a run with these options, in the session of `turn` or in a new one.
 
-        Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
+        Raises NotFound if its agent cannot be made, FolderUnusable, BudgetSpent if there are too many of the kind, and
+        as `RunManager.start`.
         """
         agent = await self._agent(principal, options, turn.session)
         agent.scope.gate.takes_grants = not turn.sent_by
         seconds = self.factory.limits(options).seconds
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
-        return await self.factory.runs.start(agent, principal, turn)
+        async with self.factory.runs.peers.lock("background", principal.name):  # two must not both have the last place
+            known = turn.key and await self.factory.store.key(principal.name, turn.key.value)
+            if not known:
+                await self._check_room(principal)
+            return await self.factory.runs.start(agent, principal, turn)
+
+    async def _check_room(self, principal: Principal) -> None:
+        """Raises BudgetSpent if as many runs as may be are active that no person has requested."""
+        active = sum(has_mark(row, UNASKED) for row in await self.factory.runs.of(principal.name))
+        if active >= (most := self.factory.settings.max_background_runs):
+            message = f"{principal.name} has {active} active background runs and may have {most} (max_background_runs)."
+            raise BudgetSpent("runs", message, time.time() + SOON_S)
 
     async def check(self, principal: Principal, options: RunOptions) -> None:
         """Raises NotFound if no run with these options could begin now."""
