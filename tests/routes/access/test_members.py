@@ -359,7 +359,7 @@ async def test_guests_have_a_default_budget(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("budget", ['{"run": 1}', '{"runs": 1.5}', '{"runs": 0}', "[]"])
 def test_a_budget_of_guests_is_checked(tmp_path: Path, budget: str) -> None:
-    with pytest.raises(SettingsError, match="guest_budget .* a table such as"):
+    with pytest.raises(SettingsError, match=r"guest_budget .* a table such as"):
         settings_in(tmp_path, guest_budget=budget)
     assert set(get_args(Limit)) == set(Budget.__struct_fields__)
 
