@@ -50,7 +50,7 @@ function content(page) {
     loadedSection(t("settings.memory"), async () => (await import("./memory/memory_list.js")).memories()),
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
     loadedSection(t("settings.profiles"), async () => (await import("./profiles/profile_list.js")).profiles(admin)),
-    admin && loadedSection(t("settings.hooks"), async () => (await import("./hooks.js")).hooks()),
+    admin && loadedSection(t("settings.hooks"), async () => (await import("./profiles/hooks.js")).hooks()),
     admin && loadedSection(t("settings.secrets"), async () => (await import("./secrets.js")).secrets()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     isSignedIn() && loadedSection(t("members.title"), async () => (await import("./people/members.js")).links()),
