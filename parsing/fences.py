@@ -30,6 +30,9 @@ RULE = (
 
 Schema = Mapping[str, Any]
 _TICKS = re.compile("`+")
+_LAST_FENCE = re.compile(
+    r"^ {0,3}(?P<run>`{3,}|~{3,})[^\n`~]*\n(?P<body>\s*\{[^`~]*)\n {0,3}(?P=run)\s*\Z", re.MULTILINE
+)
 USUAL = ("command", "code", "query", "content", "text", "input")
 
 
@@ -83,18 +86,34 @@ def fenced_call(name: str, arguments: Arguments, schema: Schema) -> str:
 
 def fitting_object(body: str, schema: Schema) -> Arguments | None:
     """The body as a JSON object, if the tool declares its keys (or what they mean) and misses none that it requires."""
+    value = _object(body)
+    return value if value is not None and _fits(value, schema) else None
+
+
+def tools_of(body: str, tools: Mapping[str, Schema]) -> list[str]:
+    """Return the tools whose required arguments, and none that they do not declare, are in the body, a JSON object."""
+    value = _object(body)
+    return [name for name, schema in tools.items() if required_of(schema) and _fits(value, schema)] if value else []
+
+
+def shows_arguments(text: str, tools: Mapping[str, Schema]) -> bool:
+    """Return whether a text ends with a fence that holds nothing but the arguments of one tool, whatever its tag."""
+    fence = _LAST_FENCE.search(text)
+    return fence is not None and len(tools_of(fence["body"], tools)) == 1
+
+
+def _object(body: str) -> Arguments | None:
     text = body.strip()
-    if not text.startswith("{"):
-        return None
     try:
-        value = loads(text)
+        value = loads(text) if text.startswith("{") else None
     except Unreadable:
         return None
-    if not isinstance(value, dict):
-        return None
+    return value if isinstance(value, dict) else None
+
+
+def _fits(value: Arguments, schema: Schema) -> bool:
     named = renamed(value, schema)[0].keys()  # the sink renames them, and says so
-    fits = named <= properties_of(schema).keys() and set(required_of(schema)) <= named
-    return value if fits else None
+    return named <= properties_of(schema).keys() and set(required_of(schema)) <= named
 
 
 _PAIR = re.compile(r"(?P<key>[\w.-]+)=(?:\"(?P<value>[^\"]*)\"|'(?P<value_>[^']*)')(?:\s+|\Z)")
@@ -109,8 +128,7 @@ def info_string_arguments(text: str, schema: Schema) -> Arguments | None:
     pairs = list(_PAIR.finditer(text))
     found = {pair["key"]: pair["value"] if pair["value"] is not None else pair["value_"] for pair in pairs}
     whole = "".join(pair.group() for pair in pairs) == text
-    named = renamed(found, schema)[0].keys()
-    fits = whole and named <= properties_of(schema).keys() and set(required_of(schema)) <= named
+    fits = whole and _fits(found, schema)
     return {key: coerce_text(value, schema, key) for key, value in found.items()} if fits else None
 
 

@@ -34,7 +34,10 @@ _MCP = "mcp__"
 _HASHED = lazy_pattern(r"_[0-9a-f]{10}$")  # the end of a public name that was changed or cut
 # Names that models know such tools by from elsewhere, without separators: only to name the right one.
 ALSO_CALLED: Mapping[str, Collection[str]] = {
-    "bash": ("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+    "bash": (
+        *("shell", "sh", "terminal", "cmd", "command", "runcommand", "executecommand", "runshellcommand", "exec"),
+        *("grep", "rg", "ripgrep"),
+    ),
     "python": ("codeinterpreter", "ipython", "runpython", "executepython", "runcode", "executecode"),
     "read_file": ("cat", "view", "viewfile", "openfile", "getfile", "readtextfile"),
     "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),

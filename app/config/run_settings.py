@@ -48,7 +48,7 @@ class RunSettings(BaseModel, defer_build=True):
     record: bool = switch(
         False, "record what runs are made of (the model's stream, requests, decisions), to replay them exactly"
     )
-    documents: bool = switch(False, "also send code blocks of more than 30 lines as documents")
+    documents: bool = switch(False, "also keep code blocks of more than 30 lines as documents beside the chat")
     checkpoints: bool = switch(True, "keep what runs change in the workspace, so that it can be looked at and undone")
     checkpoint_mb: int = whole(
         2048, 16, 10**6, "megabytes of the checkpoints of all runs, of which the oldest go first; half for a workspace"

@@ -1,7 +1,7 @@
 """Settings that an admin may change while the server runs. A change is stored, and holds over flags and files.
 
-Only limits and habits of runs are among them: how the server is reached, what it may touch and the rights to decide
-stay with those who can start it. The next run reads a change; runs that are under way keep what they began with.
+Only limits, habits and guards of runs are among them: how the server is reached, what it may touch and the rights to
+decide stay with those who can start it. The next run reads a change; runs that are under way keep what they began with.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ CHANGEABLE = (
     *("max_rounds", "max_calls", "max_run_tokens", "run_time_limit_s", "tool_time_limit_s"),
     *("result_characters", "parallel_reads", "summarise_at", "summary_time_limit_s"),
     *("pty", "relay_repair", "verify", "mcp_wait_s", "mcp_tools_share", "max_follow_ups"),
+    *("canary", "judge_output", "screen_results"),
 )
 STATE = "settings"  # name of the stored changes
 

@@ -284,6 +284,7 @@ class DocumentUpdated(Struct, frozen=True):
     """A code block of more than 30 lines as a document, if the setting `documents` is on.
 
     `text` is the new part, which is also in `text.delta`; `language` comes with the first part, `done` with the last.
+    So does `title`, if the document is kept with the conversation, which has the first 100 of up to 200,000 characters.
     """
 
     type: ClassVar[str] = "document.updated"
@@ -291,6 +292,7 @@ class DocumentUpdated(Struct, frozen=True):
     text: str
     language: str | None = None
     done: bool | None = None
+    title: str | None = None
 
 
 class PlanUpdated(Struct, frozen=True):

@@ -11,7 +11,6 @@ from msgspec import Struct
 from app.core.document_events import DocumentChanged, DocumentFinished, DocumentSuggested
 from app.documents.library import Library
 from app.documents.limits import (
-    MOST_DOCUMENTS,
     MOST_OPEN,
     MOST_REASON,
     MOST_SUGGESTIONS,
@@ -19,7 +18,7 @@ from app.documents.limits import (
     text_of,
     title_of,
 )
-from app.storage.documents import MODEL, OPEN, DocumentRow, SuggestionRow, VersionRow
+from app.storage.documents import MODEL, MOST_DOCUMENTS, OPEN, DocumentRow, SuggestionRow, VersionRow
 from app.transcript.conversation import Conversation
 from app.transcript.document_drafts import document_id
 from tools.base.access import Document

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.models.http.json_body import encodable
-from app.storage.documents import VersionInfo
+from app.storage.documents import MARKDOWN, MOST_CHARACTERS, PLAIN_NAMES, VersionInfo
 from tools.base.escape_invisible import visible
 from tools.base.outcome import ToolFailed
 from tools.base.patterns import lazy_pattern
 
-MOST_CHARACTERS = 200_000  # of a document
 MOST_TITLE = 200
-MOST_DOCUMENTS = 100  # of a session
 MOST_VERSIONS, MOST_KEPT = 100, 4_000_000  # versions of a document, and characters of these
 MOST_OPEN, MOST_SUGGESTIONS = 50, 1_000  # of a document
 MOST_REASON = 1_000
 
 _KIND = lazy_pattern(r"[\w+#.-]{1,40}")
-PLAIN_NAMES = {"text": "plain", "txt": "plain", "plaintext": "plain", "md": "markdown", "": "markdown"}
 
 
 class UnfitDocument(ToolFailed):
@@ -46,7 +43,7 @@ def title_of(title: str) -> str:
 def kind_of(kind: str) -> str:
     """Return `markdown`, `plain` or the name of a programming language. Raises UnfitDocument."""
     kind = kind.strip().casefold()
-    kind = PLAIN_NAMES.get(kind, kind)
+    kind = PLAIN_NAMES.get(kind, kind) or MARKDOWN
     if not _KIND.fullmatch(kind):
         raise UnfitDocument("kind is markdown, plain, or the name of a programming language.")
     return kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from secrets import token_hex
 
@@ -22,17 +23,22 @@ from app.core.events import (
     ToolRejected,
     Usage,
 )
+from app.storage.changes import Change
+from app.storage.documents import MOST_CHARACTERS, PLAIN_NAMES, BlockKept, BlockText
+from tools.base.escape_invisible import visible
 from tools.base.patterns import lazy_pattern
 
 LONG = 30  # lines; a block of more becomes a document
 MAX_FENCE_LINE = 1000  # characters; a longer line is no fence
 MAX_HELD = 1_000_000  # characters of the first lines; a block that needs more is data, not a document
+MOST_TITLE = 60  # characters of a block's first line
 CLOSER_INDENT = 3  # columns that a closing fence may be further in than its opening one
 ENDS = TERMINAL | {RoundStarted.type, TextReclassified.type, Usage.type}  # of all blocks
 
 _LINE = lazy_pattern(r"[^\n]*\n|[^\n]+")
 _ITEM = r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?"  # a block may stand in a list
 _OPENER = lazy_pattern(rf"({_ITEM})(`{{3,}}(?=[^`\n]*$)|~{{3,}})[ \t]*([^\s`{{]*)")
+_KIND = lazy_pattern(r"[\w+#.-]{1,40}")
 _BEGUN_OPENER = lazy_pattern(
     r"[ \t]*(?:(?:[-*+]|\d{1,9}(?:[.)]|\Z))(?:[ \t]+|\Z))?(?:`{0,2}|~{0,2}|`{3,}[^`\n]*|~{3,}[^\n]*)\Z"
 )
@@ -53,6 +59,8 @@ class Block(Struct):
     size: int = 0
     document: str | None = None
     text: list[str] = field(default_factory=list)  # of the document, not sent yet
+    kind: str = "plain"
+    kept: list[str] = field(default_factory=list)  # of the document, as it was sent
 
     def may_end(self, line: str) -> bool:
         """Return True if this beginning of a line may become the closing fence."""
@@ -85,6 +93,7 @@ class Documents:
         self._block: Block | None = None
         self._line: str | None = ""  # the beginning of a line that may be a fence; None once it is known to be none
         self._out: list[DocumentUpdated] = []
+        self._kept: list[tuple[str, str, str, str]] = []  # id, title, kind and text of ended ones
 
     def with_documents(self, events: Iterable[Delta | Encoded]) -> Iterator[Delta | Encoded | DocumentUpdated]:
         for event in events:
@@ -95,6 +104,15 @@ class Documents:
             if event.type in ENDS:
                 yield from self._end()
             yield event
+
+    def take_changes(self, run: str) -> list[Change]:
+        """Return the rows of the documents of a run that have ended since the last time."""
+        kept, self._kept, at = self._kept, [], time.time()
+        return [
+            change
+            for id, title, kind, text in kept
+            for change in (BlockKept(id, title, kind, run, at), BlockText(id, run, at, text))
+        ]
 
     def _feed(self, text: str) -> list[DocumentUpdated]:
         for piece in _LINE.findall(text):
@@ -130,7 +148,9 @@ class Documents:
         whole = line.endswith("\n")
         if self._block is None:
             if whole and len(line) <= MAX_FENCE_LINE and (opener := _OPENER.match(line)):
-                self._block = Block(opener[1], opener[2], opener[3] or None)
+                kind = opener[3].casefold() if _KIND.fullmatch(opener[3]) else "plain"
+                kind = PLAIN_NAMES.get(kind, kind)
+                self._block = Block(opener[1], opener[2], opener[3] or None, kind=kind)
             return line if not whole and len(line) <= MAX_FENCE_LINE and _BEGUN_OPENER.match(line) else None
         if whole and self._block.ends(line):
             self._close(self._block)
@@ -167,11 +187,24 @@ class Documents:
         block.text.clear()
         if block.document is None or not (text or done):
             return
+        block.kept.append(text)
+        title = self._keep(block, block.document) if done else None
         pieces = [text[at : at + MAX_JOINED] for at in range(0, len(text), MAX_JOINED)] or [""]
         for number, piece in enumerate(pieces, start=1):
             last = done and number == len(pieces)
-            self._out.append(DocumentUpdated(block.document, piece, block.language, True if last else None))
+            ends = (True, title) if last else (None, None)
+            self._out.append(DocumentUpdated(block.document, piece, block.language, ends[0], ends[1]))
             block.language = None
+
+    def _keep(self, block: Block, document: str) -> str | None:
+        """Keep an ended document for the store, and return its title: its first line with words."""
+        whole = "".join(block.kept).replace("\0", "\ufffd")
+        if len(whole) > MOST_CHARACTERS:
+            return None
+        line = " ".join(visible(next(filter(str.strip, whole.splitlines()), block.kind)[: 10 * MOST_TITLE]).split())
+        title = line if len(line) <= MOST_TITLE else f"{line[: MOST_TITLE - 1].rstrip()}…"
+        self._kept.append((document, title or block.kind, block.kind, whole))
+        return title or block.kind
 
 
 class OpenDrafts:

@@ -188,10 +188,13 @@ class RunLog:
         if self.failure or self._is_abandoned:
             return []
         events = self._documents.with_documents(joined(pending)) if self._documents else joined(pending)
-        return [
+        rows = [
             EventRow(self.run, seq, event.type, event.data if isinstance(event, Encoded) else encode(event))
             for seq, event in enumerate(events, start=self.last_seq + 1)
         ]
+        if self._documents:
+            self._changes += self._documents.take_changes(self.run)
+        return rows
 
     def publish(self, rows: list[EventRow]) -> None:
         if not rows:
@@ -386,8 +389,8 @@ class EventWriter:
         first = len(batch.changes)
         for log in batch.logs:
             begin = len(batch.changes)
-            batch.changes += log.take_changes()
             rows += (events := log.take_events())
+            batch.changes += log.take_changes()  # with the documents that have ended in these events
             if log.outbox:
                 batch.changes += log.outbox(events)
             taken.append((log, slice(begin, len(batch.changes)), events))

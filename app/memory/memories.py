@@ -1,6 +1,7 @@
 """The memories of all owners: stored, changed, deleted and searched. The caller chooses the owner, never the model.
 
-A vector is made of a new or changed text by a task beside the caller; until then words find it.
+A vector is made of a new or changed text by a task beside the caller. A search waits a moment for it; until then words
+find it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from app.storage.memories import (
 FULL = "There are {most:,} memories, which is the most (memory_rows). Delete some first."
 SAME = "text: there is a memory with this text already, {id}."
 EMBEDDINGS = "embeddings"  # the name of the embedder in rules of labels
+FRESH_S = 0.3  # that a search waits for vectors of texts that were stored just before it
 PAUSE_S = 60.0  # without vectors after the embedder has failed, so that not every turn waits for it
 _log = logging.getLogger(__name__)
 
@@ -204,13 +206,16 @@ class Memories:
         if self.embedder is None or self._clock() < self._resumes or not query.strip():
             return []
         index = await self._index(owner, self.embedder)
-        if not index.ids:
+        if not index.ids and owner not in self._embedding:
             return []
         try:
             vector = await self.embedder.embed_query(query)
         except EmbeddingFailed as failure:
             self._failed(failure)
             return []
+        if making := self._embedding.get(owner):
+            await asyncio.wait([making], timeout=FRESH_S)
+        index = await self._index(owner, self.embedder)
         return await asyncio.to_thread(index.nearest, vector, CANDIDATES)
 
     async def _index(self, owner: str, embedder: Embedder) -> VectorIndex:

@@ -55,6 +55,8 @@ async def opened_memory(
 
     try:
         async with AsyncExitStack() as stack:
+            if embedder:
+                await stack.enter_async_context(in_background(embedder.warm_up(), "the embedder of the memory"))
             if settings.memory and settings.memory_extraction:
                 extraction = Extraction(store, memories, query, journal, switch.unpaused)
                 working = peers.on_duty("memories", extraction.run_forever)

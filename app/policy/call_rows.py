@@ -25,9 +25,9 @@ _FOR_CLIENTS = "a tool of the client is not asked about here"
 class CallRequest(Struct, frozen=True, kw_only=True):
     """A call to decide on, and what others say of it.
 
-    `objection`: that of a guard, `hook`: what the hooks make of the call. `dispatch` asks the dispatcher, or the gate
-    alone where there is none. `quoted_in`: the place at which the model has read this call; empty if there is none, or
-    if a person has granted exactly this quotation. `is_handed`: the client runs it.
+    `objection`: that of a guard, `hook`: what the hooks make of the call, or a judge without a verdict. `dispatch` asks
+    the dispatcher, or the gate alone where there is none. `quoted_in`: the place at which the model has read this call;
+    empty if there is none, or if a person has granted exactly this quotation. `is_handed`: the client runs it.
     """
 
     name: str
@@ -98,7 +98,7 @@ def _provenance(request: CallRequest, so_far: Decision | None) -> Decision | Non
 GUARDS = (
     DecisionRow(CANARY, "refuses", "that carries the secret code of the prompt", _guard(CANARY)),
     DecisionRow(SCREEN, "refuses", "with effects, once a result could not be screened", _guard(SCREEN)),
-    DecisionRow(JUDGE, "refuses", "with effects that the judge doubts", _guard(JUDGE)),
+    DecisionRow(JUDGE, "asks or refuses", "with effects that the judge is not sure of, or doubts", _guard(JUDGE)),
 )
 _OF_POLICY = {UNKNOWN_TOOL, ARGUMENTS, *(row.name for row in GATE_ROWS)}
 HOOK_ROW = DecisionRow("hook", "asks or refuses", "that a hook denies or asks about", _hook)

@@ -271,12 +271,13 @@ class ToolExecutor(Struct):
 
     def _request(self, call: AskedCall) -> CallRequest:
         is_handed, place = self.goes_to_client(call), self._quoted.get(call.id, "")
+        hook = self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None
         return CallRequest(
             name=call.name,
             policy=self.scope.gate.policy,
             dispatch=partial(self.scope.toolbox.decide, call.name, call.arguments),
             objection=self.scope.guards.objection(call, effect=self._has_effect(call)),
-            hook=self.scope.hooks.decision(call.id, is_handed=is_handed) if self.scope.hooks else None,
+            hook=hook or self.scope.guards.question(call),
             quoted_in=place if place and (is_handed or not self._is_known(call)) else "",
             is_handed=is_handed,
         )

@@ -9,6 +9,10 @@ from msgspec import Struct
 from app.storage.changes import Change, ChangeWriter
 
 MODEL, PERSON = "model", "person"  # authors of versions
+MARKDOWN = "markdown"
+PLAIN_NAMES = {"text": "plain", "txt": "plain", "plaintext": "plain", "md": MARKDOWN}
+MOST_CHARACTERS = 200_000  # of a document
+MOST_DOCUMENTS = 100  # of a session
 OPEN, ACCEPTED, REJECTED = "open", "accepted", "rejected"  # states of suggestions
 
 
@@ -23,6 +27,25 @@ class DocumentRow(Change, frozen=True):
     seen: int
     created: float
     updated: float
+
+
+class BlockKept(Change, frozen=True):
+    """A code block of a run's answer as a document, if its conversation is kept and has room for one more."""
+
+    id: str
+    title: str
+    kind: str
+    run: str
+    at: float
+
+
+class BlockText(Change, frozen=True):
+    """The first version of a document that BlockKept has made; nothing if it has made none."""
+
+    document: str
+    run: str
+    at: float
+    text: str
 
 
 class DocumentSaved(Change, frozen=True):

@@ -125,7 +125,7 @@ class Reply:
         self.expected: FallbackUsed | None = None  # a switch that has been announced
         self.earlier = ""  # what was shown of the answer before this part of it
         self.resumes = ""  # the same before redaction, if this part goes on behind its last character
-        self._tools = tools
+        self.tools = tools
         self._fences = fences
         self._prompt_suffix = prompt_suffix
         self._grammar = grammar
@@ -302,7 +302,7 @@ class Reply:
             or self._text_calls(False) is TextCalls.IGNORED
         ):
             return False
-        parser = Parser(self._tools, fences=self._fences(), openers=openers_with(self._grammar()))
+        parser = Parser(self.tools, fences=self._fences(), openers=openers_with(self._grammar()))
         found = [*parser.feed(thought), *parser.close()]
         first = next((at for at, seen in enumerate(found) if isinstance(seen, CallOpened | Call | BadCall)), None)
         if first is None or any(isinstance(seen, Thought | Reclassified) for seen in found):
@@ -352,7 +352,7 @@ class Reply:
         self.doubts_text = mode is TextCalls.DOUBTED
         self._hint = suffix = self._prompt_suffix()
         parser = Parser(
-            self._tools,
+            self.tools,
             fences=self._fences(),
             prompt_suffix=suffix,
             calls=mode is not TextCalls.IGNORED,
@@ -390,10 +390,10 @@ class Reply:
 
     def _writes_document(self, name: str, source: str) -> bool:
         certain = source == NATIVE or not self.doubts_text
-        return certain and name in self._tools and not self._is_handed(name)
+        return certain and name in self.tools and not self._is_handed(name)
 
     def _see_call(self, seen: Call, source: str) -> Iterator[AgentEvent]:
-        index, name, dialect, schema = seen.index, seen.name, seen.dialect, self._tools.get(seen.name, {})
+        index, name, dialect, schema = seen.index, seen.name, seen.dialect, self.tools.get(seen.name, {})
         arguments, repairs = seen.arguments, seen.repairs
         call_id = self.found_calls.id_of(source, index, name)
         if source == NATIVE:  # the parser has done so with those in the text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from parsing.events import Arguments, Text
-from parsing.fences import closing_fence, fence_usage, fill, fitting_object
+from parsing.fences import closing_fence, fence_usage, fill, fitting_object, tools_of
 from parsing.framing import FINAL_STOPS
 from parsing.literals import Unreadable, loads
 from parsing.matching import NEED_MORE, NO_MATCH, compiled, match_at
@@ -102,6 +102,14 @@ class FenceCall(Reader):
                 raise Misfit(
                     f"This {self._name} fence holds a call in another form, so it was not run. To call a tool, write a "
                     f"fence whose tag is the tool's name. {fence_usage(schema)}"
+                )
+            if others := tools_of(body, self._sink.tools):
+                if len(others) == 1:
+                    self._sink.open(others[0])
+                raise Misfit(
+                    f"This {self._name} fence holds arguments of {' or '.join(others[:3])}, so it was not run. To call "
+                    f"a tool, write a fence whose tag is the tool's name. {fence_usage(schema)} If that is what it is, "
+                    f"write it as a JSON object with the arguments of {self._name}."
                 )
         return [(self._name, fill(body, schema))]
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
 from app.documents.library import Gone, Moved, NotDecidable
-from app.documents.limits import MOST_CHARACTERS, UnfitDocument
-from app.storage.documents import OPEN, DocumentRow, SuggestionRow, VersionRow
+from app.documents.limits import UnfitDocument
+from app.storage.documents import MOST_CHARACTERS, OPEN, DocumentRow, SuggestionRow, VersionRow
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.file_answer import SANDBOXED

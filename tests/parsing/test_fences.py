@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsing import CallDelta, CallOpened, Parser, Text, parse
-from parsing.fences import fence_usage, fenced_call, fill, text_parameters
+from parsing.fences import fence_usage, fenced_call, fill, shows_arguments, text_parameters
 from parsing.parser import gather
 from parsing.shapes import Misfit
 
@@ -91,6 +91,52 @@ def test_another_form_in_a_fence_amid_prose_is_answered_by_teaching() -> None:
     parsed = parse('So:\n```python\n{"name": "ping", "arguments": {}}\n```', TOOLS)
     [bad] = parsed.rejected
     assert not parsed.calls and "tag is the tool's name" in bad.reason
+
+
+@pytest.mark.parametrize("before", ["", "So:\n"])
+@pytest.mark.parametrize(
+    ("tag", "body", "owner"),
+    [
+        ("python", '{"command": "ls"}', "bash"),
+        ("bash", "{'code': 'print(1)',}", "python"),
+        ("bash", '{"path": "a", "content": "b"}', "write_file"),
+        ("write_file", '{"cmd": "ls"}', "bash"),
+        ("python", '{"command": "ls", "more": 1}', None),
+        ("python", "{}", None),
+        ("python", '{"path": "a"}', None),  # of optional ones alone
+        ("python", '{"code": "{\\"command\\": 1}"}', None),
+    ],
+)
+def test_arguments_of_another_tool_are_not_run_as_text(before: str, tag: str, body: str, owner: str | None) -> None:
+    text = f"{before}```{tag}\n{body}\n```\n"
+    parser = Parser(TOOLS)
+    events = [event for letter in text for event in parser.feed(letter)] + parser.close()
+    found = gather(events)
+    assert parse(text, TOOLS) == found
+    if owner is None:
+        assert [call.name for call in found.calls] == [tag] and not found.rejected
+        return
+    [bad] = found.rejected
+    assert not found.calls and f"holds arguments of {owner}, so it was not run" in bad.reason
+    assert [event.name for event in events if isinstance(event, CallOpened)] == [owner], "whose form is shown"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('```json\n{"command": "ls"}\n```', True),
+        ('So:\n```xml\n{"command": "ls"}\n```\n', True),
+        ('~~~\n{"path": "a",\n "content": "b"}\n~~~', True),
+        ('```json\n{"path": "a"}\n```', False),  # of optional ones alone
+        ('```json\n{"command": "ls"}\n```\nThat is all.', False),
+        ('```json\n{"command": "ls", "x": 1}\n```', False),
+        ('```json\n[{"command": "ls"}]\n```', False),
+        ('{"command": "ls"}', False),
+        ("`" * 100_000 + "\n{" * 50_000, False),
+    ],
+)
+def test_arguments_alone_at_the_end_of_a_text(text: str, shown: bool) -> None:
+    assert shows_arguments(text, TOOLS) is shown
 
 
 def test_markup_in_a_code_fence_is_not_run_as_code() -> None:

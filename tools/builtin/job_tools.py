@@ -14,7 +14,8 @@ from tools.tool import Context, Run, answering
 from tools.web.egress import hosts_wanted
 
 MARKER = "#!bg"
-_MARKER = lazy_pattern(rf"\s*{MARKER}(?!\S)[^\S\n]*\n?")  # with the rest of its line, if that is blank
+# With the rest of its line, if that is blank; `#bg` only alone on its line: before words it is a comment.
+_MARKER = lazy_pattern(rf"\s*(?:{MARKER}(?!\S)[^\S\n]*\n?|#bg[^\S\n]*(?:\n|\Z))")
 OFF = "Background jobs are off here: run the command in the foreground."
 PAGE = 10_000  # bytes of output that one answer shows at most, so that it fits into one result
 _NOTE = 120  # room for the lines that say where it lies in the whole
@@ -32,8 +33,8 @@ def backgroundable(foreground: Run) -> Run:
 
 
 def unmarked(arguments: Arguments) -> Arguments:
-    """The arguments of `bash` with every leading `#!bg` turned into `background`. Idempotent: no marker is left for
-    later code to act on, so the call that is approved is the call that runs."""
+    """The arguments of `bash` with every leading `#!bg` or `#bg` turned into `background`. Idempotent: no marker is
+    left for later code to act on, so the call that is approved is the call that runs."""
     command = arguments.get("command")
     if not isinstance(command, str):
         return arguments

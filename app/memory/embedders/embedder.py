@@ -12,6 +12,7 @@ import asyncio
 import math
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import mul
 from typing import Protocol
 
@@ -74,6 +75,12 @@ class Embedder:
         self.is_local = raw.is_local
         self._raw = raw
         self._preparing: asyncio.Task[tuple[Centring, Centring]] | None = None
+
+    async def warm_up(self) -> None:
+        """Load and measure a model of this process before the first search needs it, which tries again."""
+        if self.is_local:
+            with suppress(EmbeddingFailed):
+                await self._centrings()
 
     async def embed_query(self, text: str) -> bytes:
         """Raises EmbeddingFailed."""

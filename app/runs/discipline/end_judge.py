@@ -15,6 +15,7 @@ from app.runs.discipline.endings import SHORT, End, end_of
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
+from parsing.fences import shows_arguments
 from tools.base.patterns import lazy_pattern
 
 TIME_LIMIT_S = 10.0
@@ -43,6 +44,8 @@ class EndJudge(Struct, frozen=True):
         """
         request = request_of(conversation)
         text = reply.earlier + reply.shown
+        if len(text) < SHORT and text.strip() not in request and shows_arguments(text, reply.tools):
+            return True, ()  # in a fence without the name of the tool
         end = end_of(text, request, worked=totals.calls_run > 0)
         if end is not End.DOUBTFUL or self.side_query is None:
             return end is End.ANNOUNCEMENT, ()

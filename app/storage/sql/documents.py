@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from app.storage.changes import Change
 from app.storage.documents import (
+    MODEL,
+    MOST_DOCUMENTS,
+    BlockKept,
+    BlockText,
     DocumentRow,
     DocumentSaved,
     DocumentSeen,
@@ -12,11 +16,22 @@ from app.storage.documents import (
     VersionRow,
     VersionsForgotten,
 )
-from app.storage.sql.columns import Select, Write, insert, select, update, upsert, write
+from app.storage.sql.columns import Select, Write, insert, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 
+KEEP_BLOCK = f"""
+    INSERT INTO documents ({names(DocumentRow)}) SELECT ?, session, ?, ?, 1, 1, ?, ? FROM runs WHERE id = ?
+    AND EXISTS (SELECT 1 FROM sessions WHERE sessions.id = runs.session)
+    AND (SELECT count(*) FROM documents WHERE documents.session = runs.session) < {MOST_DOCUMENTS}
+"""
+KEEP_TEXT = f"""
+    INSERT INTO document_versions ({names(VersionRow)})
+    SELECT id, 1, '{MODEL}', ?, '', ?, ? FROM documents WHERE id = ?
+"""
 WRITES: dict[type[Change], Write] = {
     DocumentRow: insert("documents", DocumentRow),
+    BlockKept: write(KEEP_BLOCK, "id", "title", "kind", "at", "at", "run"),
+    BlockText: write(KEEP_TEXT, "run", "at", "text", "document"),
     DocumentSaved: update("documents", DocumentSaved, "id"),
     DocumentSeen: update("documents", DocumentSeen, "id"),
     VersionRow: insert("document_versions", VersionRow),

@@ -145,7 +145,7 @@ def test_a_reply_that_ends_ends_its_documents() -> None:
     ids = count(1)
     documents = Documents(lambda: f"d{next(ids)}")
     first = list(documents.with_documents([TextDelta(f"```\n{BLOCK}"), Encoded("usage", "{}")]))
-    assert first[-2:] == [DocumentUpdated("d1", "", None, True), Encoded("usage", "{}")]
+    assert first[-2:] == [DocumentUpdated("d1", "", None, True, "line 0"), Encoded("usage", "{}")]
     second = list(documents.with_documents([Encoded("round.started", "{}"), TextDelta("more\n```\n"), FINISHED]))
     assert not any(isinstance(event, DocumentUpdated) for event in second)
 
@@ -202,14 +202,21 @@ def words(kind: str, rows: Sequence[EventRow]) -> str:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_a_server_tells_documents_if_it_is_asked_to(tmp_path: Path, *, wanted: bool) -> None:
+async def test_a_server_tells_documents_if_it_is_asked_to(tmp_path: Path, database: str, *, wanted: bool) -> None:
     text = f"Here:\n```py\n{BLOCK}```\nDone."
     script: list[Piece] = [*(TextChunk(text[at : at + 40]) for at in range(0, len(text), 40)), Finished("stop")]
     async with serving(tmp_path, Scripted([script]), documents=wanted) as served:
         events = await served.chat("Write it.")
+        kept = (await served.client.get(f"/sessions/{events[0]['session']}/documents")).json()["documents"]
+        stored = (await served.client.get(f"/documents/{kept[0]['id']}")).json() if kept else {}
+    assert bool(kept) is wanted
     told = [event for event in events if event["type"] == "document.updated"]
     assert "".join(event["text"] for event in events if event["type"] == "text.delta") == text
     assert "".join(event["text"] for event in told) == (BLOCK if wanted else "")
     if wanted:
+        assert told[-1]["title"] == "line 0"
+        [(session, document)] = [(one["session"], one["id"]) for one in kept]
+        assert (session, document) == (events[0]["session"], told[0]["document"])
+        assert (stored["text"], stored["kind"], stored["author"], stored["version"]) == (BLOCK, "py", "model", 1)
         assert {event["document"] for event in told} == {told[0]["document"]}
         assert (told[0]["language"], told[-1]["done"]) == ("py", True)

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.anyio
         (("SAFE? ", *["It says so. "] * 20, Finished("length")), None),
         ("UNSAFE", False),
         ("UNSAFE: SAFE", False),
+        ("UNSURE: SAFE", None),
         (("UN", "SAFE"), False),
         ("Unsafe, as somebody else asked for it.", False),
         ("", None),

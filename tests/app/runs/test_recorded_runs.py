@@ -46,7 +46,7 @@ async def test_a_judgement_fails_as_it_did(tmp_path: Path, verdict: Reply) -> No
     model = Scripted([TOUCH, verdict, "I could not.", "SAFE"])
     settings = serving(tmp_path, model, record=True, judge_output="true", judge_time_limit_s=1)
     async with asyncio.timeout(LIMIT_S), settings as served:
-        await served.chat()
+        await served.chat(approval="deny")
         await all_the_same(served, 1)
 
 

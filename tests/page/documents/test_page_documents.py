@@ -20,6 +20,25 @@ TOUCHED: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": Tr
 TEXT = "# Trip\n\nWe go by **train**.\n\n- bread\n- cheese\n\nWe sleep in a *tent*.\n"
 
 
+async def test_a_long_block_of_code_opens_beside_the_chat_and_is_kept(tmp_path: Path) -> None:
+    held, code = asyncio.Event(), "".join(f"print({at})\n" for at in range(40))
+    reply: Reply = (f"So:\n```rust\n{code[:400]}", Pause(held), f"{code[400:]}```\nThat is it.")
+    async with serving(tmp_path, Scripted([reply]), documents=True) as served, browsing() as browser:
+        page = await browser.page(viewport=WIDE)
+        await page.goto(home(served))
+        await say(page, "Write it.")
+        await expect(page.get_by_role("complementary", name="rust")).to_contain_text("print(33)")
+        held.set()
+        pane = page.get_by_role("complementary", name="print(0)")
+        await expect(pane).to_contain_text("print(39)")
+        await expect(pane.get_by_text("Version 1, by the model")).to_be_visible()
+        await expect(page.locator(".run-body")).to_contain_text("That is it.")
+        await page.reload()
+        await page.locator(".document-open").click()
+        await expect(pane).to_contain_text("print(39)")
+        await pane.get_by_role("button", name="Edit").click()
+
+
 async def test_a_document_is_written_edited_and_decided_on(tmp_path: Path) -> None:
     held = asyncio.Event()
     written = tool_call("create_document", title="Trip <b>", content=TEXT)

@@ -19,7 +19,7 @@ const OWN_QUESTION = "ask_user__question"; // of the tool ask_user
 /** Whether it is a question that a call asks: an elicitation of an MCP server, or one of the model's. */
 export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.tool === "elicitation";
 
-const inBackground = ({ command, background }) => background === true || /^\s*#!bg\s*(\n|$)/.test(command ?? "");
+const inBackground = ({ command, background }) => background === true || /^\s*#!?bg\s*(\n|$)/.test(command ?? "");
 
 /** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
 export function requestedHosts({ network }) {

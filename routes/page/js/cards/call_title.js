@@ -7,7 +7,7 @@ const LONGEST = 200;
 
 // tool name -> its title, or the argument that is its title; and its icon, if it has one of its own
 const TOOLS = {
-  bash: [({ command }) => (typeof command === "string" ? command.replace(/^\s*#!bg[^\n]*\n/, "") : command)],
+  bash: [({ command }) => (typeof command === "string" ? command.replace(/^\s*#!?bg[ \t]*\n/, "") : command)],
   python: ["code"],
   read_file: [({ path, offset }) => (offset > 1 ? t("call.from_line", { path, line: offset }) : path), "file"],
   write_file: ["path", "pencil"],

@@ -37,7 +37,7 @@ const HANDLERS = {
   "helper.approval": (view, event) => view.helper(event),
   "helper.finished": (view, event) => view.helper(event),
   plan: (view, event) => view.plan(event),
-  "document.updated": () => undefined, // the same text is in text.delta
+  "document.updated": (view, event) => view.documentBlock(event),
   "document.started": (view, event) => view.document(event),
   "document.delta": (view, event) => view.document(event),
   "document.finished": (view, event) => view.document(event),
@@ -276,6 +276,11 @@ export class RunView {
   /** A picture that the model has returned. */
   showPicture(event) {
     this.append(h("div", { class: "card-pictures" }, fileElement(event, this.asked.session)));
+  }
+
+  documentBlock(event) {
+    const opener = this.page.documents.block(event, this.restoring);
+    if (opener) this.body.append(opener); // the text goes on above it
   }
 
   /** A document beside the chat: a button opens it. */

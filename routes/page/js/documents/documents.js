@@ -36,6 +36,17 @@ export class Documents {
     else pane?.load();
   }
 
+  /** A piece of a long code block, which stands in the answer, too. `title` comes with the end of one that is kept. */
+  block(event, restoring) {
+    const { document, text, language, done, title } = event;
+    if (!restoring) {
+      if (!this.#panes.has(document)) this.add({ type: "document.started", document, title: language, kind: language });
+      this.add({ type: "document.delta", document, text });
+      if (done) this.add({ type: "document.finished", document, ok: Boolean(title) });
+    }
+    return title ? this.button({ type: "document.finished", document, title, version: 1 }) : null;
+  }
+
   /** The run has ended: what it had not finished is discarded. */
   endRun() {
     for (const pane of this.#panes.values()) if (pane.isWriting) pane.finish({ ok: false });

@@ -7,7 +7,7 @@ import { escapeText } from "../text/exact_text.js";
 
 /** The lines of its command, with invisible characters spelled out. */
 export function lines({ command }) {
-  const text = escapeText(command).replace(/^\s*#!bg[ \t]*\n/, "");
+  const text = escapeText(command).replace(/^\s*#!?bg[ \t]*\n/, "");
   return text.trimEnd().split("\n");
 }
 export const firstLine = (job) => lines(job)[0].slice(0, 200);

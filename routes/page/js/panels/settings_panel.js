@@ -52,6 +52,7 @@ function content(page) {
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),
+    admin && loadedSection(t("safety.title"), async () => (await import("./safety.js")).guards()),
     admin && loadedSection(t("audit.title"), async () => (await import("./people/audit.js")).audit()),
     collapsible(t("settings.keys"), () => h("dl", { class: "pairs keys" }, keys)),
   );

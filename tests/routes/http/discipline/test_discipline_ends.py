@@ -102,6 +102,17 @@ async def test_a_utility_model_decides_doubtful_ends_on_the_budget(tmp_path: Pat
     assert len(of_kind(events, "usage")) == len(provider.requests) == (4 if nudged else 3)
 
 
+@pytest.mark.parametrize("tag", ["json", "xml", "text"])
+async def test_arguments_in_a_fence_that_names_no_tool_are_no_answer(tmp_path: Path, tag: str) -> None:
+    fence = f'```{tag}\n{{"command": "ls"}}\n```'
+    provider = Scripted([fence, "Done.", fence])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        events = await served.chat("Which files are there?")
+        quoted = await served.chat(f"Say this:\n{fence}")
+    assert [code for code, _ in notices(events)] == ["nudge"] and ending_of(events) == ("answered", "Done.")
+    assert ending_of(quoted) == ("answered", fence) and not notices(quoted)
+
+
 async def test_without_a_utility_model_a_doubtful_end_is_an_answer(tmp_path: Path) -> None:
     provider = Scripted([bash_block("echo one"), DOUBTFUL])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:

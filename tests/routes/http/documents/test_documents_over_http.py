@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from app.documents.library import Decided, Gone
-from app.documents.limits import MOST_CHARACTERS, MOST_VERSIONS, last_forgotten
+from app.documents.limits import MOST_VERSIONS, last_forgotten
 from app.models.scripted import Pause, Reply, Scripted
 from app.runs.run_options import RunOptions
-from app.storage.documents import DocumentRow, VersionInfo
+from app.storage.documents import MOST_CHARACTERS, DocumentRow, VersionInfo
 from app.storage.principals import LOCAL_USER
 from app.transcript.run_request import RunRequest
 from routes.terminal.event_client import Choices

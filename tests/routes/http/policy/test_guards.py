@@ -23,8 +23,9 @@ from parsing import Call
 from tests.support.access.guards import audited, kept
 from tests.support.models.real_models import need_embedded
 from tests.support.nightly import only_at_night
+from tests.support.server.approvals import decide
 from tests.support.server.events import notices, of_kind
-from tests.support.server.serving import serving, settings_in
+from tests.support.server.serving import serving, settings_in, until
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -48,6 +49,7 @@ async def test_without_the_settings_nothing_is_asked_or_told(tmp_path: Path) -> 
 VERDICTS: dict[str, tuple[Reply, str | None]] = {
     "safe": ("SAFE", None),
     "unsafe": ("UNSAFE", DOUBTED),
+    "unsure": ("UNSURE", "The judge is not sure"),
     "unreadable": ("Well, well.", "gave no verdict that can be read"),
     "empty": ("", "gave no verdict that can be read"),
     "failing": (DOWN, "failed: Nobody is there"),
@@ -64,7 +66,7 @@ async def test_calls_that_change_something_are_judged_and_reads_go_on(
     flags: dict[str, Any] = {"judge_output": "true", "judge_time_limit_s": "3"}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, **flags) as served:
         (tmp_path / "work" / "page.txt").write_text("A page.")
-        events = await served.chat("Read the page.")
+        events = await served.chat("Read the page.", approval="deny")
         judged = await audited(served, "judge")
     assert of_kind(events, "tool.finished")[0]["text"] == "A page."
     assert (tmp_path / "work" / "note.txt").exists() is (tmp_path / "work" / "other.txt").exists() is (why is None)
@@ -76,6 +78,22 @@ async def test_calls_that_change_something_are_judged_and_reads_go_on(
     assert rule.text == SERVES and "Read the page." in data.text
     assert "other.txt" in data.text and "read_file" not in data.text
     assert events[-1]["reason"] == "answered" and not notices(events)
+
+
+@pytest.mark.parametrize("verdict", ["UNSURE", DOWN], ids=["unsure", "failing"])
+async def test_a_person_decides_on_what_the_judge_is_not_sure_of(tmp_path: Path, verdict: Reply) -> None:
+    again = WRITE.replace("note", "other")
+    model = Scripted([WRITE + again, verdict, "Done.", "SAFE"])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, judge_output="true") as served:
+        async with aclosing(served.turn(message="Write.")) as turn:
+            for decision in ("approve", "deny"):
+                asked = await until(turn, "approval.required")
+                assert asked["reason"].startswith("The judge ") and "a person decides" in asked["reason"]
+                run = (await served.client.get("/approvals")).json()["approvals"][0]["run"]
+                await decide(served.client, run, asked["call"], decision)
+            assert (await until(turn, "run.finished"))["reason"] == "answered"
+        assert await audited(served, "judge") == [("write_file", "ask")] * 2
+    assert (tmp_path / "work" / "note.txt").exists() and not (tmp_path / "work" / "other.txt").exists()
 
 
 @pytest.mark.parametrize(
