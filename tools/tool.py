@@ -154,7 +154,8 @@ class Tool(Struct, frozen=True):
     it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so that it is disabled
     with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
     its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
-    (a document, a memory, a run), so that one whose outcome is lost is not made again.
+    (a document, a memory, a run), so that one whose outcome is lost is not made again. `local_time`: its argument
+    `time_zone`, if it is left out, is that of the person.
     """
 
     name: str
@@ -179,6 +180,7 @@ class Tool(Struct, frozen=True):
     origin: Origin | None = None
     in_turn: bool = False
     keeps: bool = False
+    local_time: bool = False
     columns: Mapping[str, Column] = NO_COLUMNS
 
     @property

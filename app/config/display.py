@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # imported by app.config.settings anyway
     from pydantic.fields import FieldInfo
 
 SECRET = frozenset(  # not repeated in errors: it may contain a key
-    {"model_key", "search_key", "memory_embeddings_key", "metrics_token", "endpoints"} | {"database_url", "secret_key"}
+    {"model_key", "search_key", "memory_embeddings_key", "metrics_token", "endpoints"}
+    | {"database_url", "secret_key", "model_hub_token"}
 )
 MAX_SHOWN = 80
 PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")

@@ -226,7 +226,7 @@ class Settings(
             raise ValueError("is a model")
         return None if value is None else web_address(value)
 
-    @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token")
+    @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token", "model_hub_token")
     @classmethod
     def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:

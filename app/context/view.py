@@ -18,7 +18,7 @@ from app.context.lesson import Lesson
 from app.context.overflow import ContextOverflow
 from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
-from app.core.messages import Message, rejoined, with_pictures_apart
+from app.core.messages import Message, for_models, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
@@ -343,8 +343,11 @@ class RelayView(Struct):
     ) -> Fitted:
         counter = self.counter
         await counter.window()  # finds out the model's abilities, which the opening depends on
+        messages = conversation.messages
+        if any(message.attachments for message in messages):  # documents of which no model reads the bytes
+            messages = [for_models(message) for message in messages]
         request = ModelRequest(
-            conversation.messages,
+            messages,
             tools,
             opening=lambda: self.opening(tools),
             inactivity_s=self.inactivity_s,

@@ -15,13 +15,15 @@ PDF = "application/pdf"
 SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # pictures that models are sent
 EXTENSIONS = {"text/plain": "txt", "text/csv": "csv", "application/json": "json", "application/zip": "zip"}
 CANNOT = "this model cannot see it"
+PICTURES_ONLY = "its pages are pictures without text, which read_file shows"
 
 
 class Attachment(Struct, frozen=True):
     """`sha256` is that of its bytes; `media_type` is detected from them, whatever the request says.
 
     `width` and `height` of a picture are pixels, `pages` are those of a PDF; 0 where they are unknown. `about`
-    describes a file of another type, and `path` is where it lies in the workspace.
+    describes a file of another type, and `path` is where it lies in the workspace. `text` is the beginning of a
+    document's text, between delimiters, for models that cannot read its bytes.
     """
 
     sha256: str
@@ -33,6 +35,7 @@ class Attachment(Struct, frozen=True):
     pages: int = 0
     about: str = ""
     path: str = ""
+    text: str = ""
 
     @property
     def ability(self) -> str:
@@ -84,14 +87,24 @@ def described(attachment: Attachment, why: str = "") -> str:
     return f"[{', '.join(parts)}{f': {why}' if why else ''}]"
 
 
+def substitute(attachment: Attachment) -> str:
+    """Return the text that stands in for a file that a model cannot read."""
+    why = "" if attachment.text else attachment.about or CANNOT
+    return "\n".join(filter(None, [described(attachment, why), attachment.text]))
+
+
 def as_fields(attachment: Attachment) -> dict[str, Any]:
-    """The attachment as a JSON object; `about` and `path` only where they are known."""
+    """The attachment as a JSON object for clients; `about` and `path` only where they are known."""
+    return {name: value for name, value in stored_fields(attachment).items() if name != "text"}
+
+
+def stored_fields(attachment: Attachment) -> dict[str, Any]:
     fields = asdict(attachment)
-    return {name: value for name, value in fields.items() if value or name not in ("about", "path")}
+    return {name: value for name, value in fields.items() if value or name not in ("about", "path", "text")}
 
 
 def dumped(attachments: Iterable[Attachment]) -> str:
-    return json.dumps([*map(as_fields, attachments)])
+    return json.dumps([*map(stored_fields, attachments)])
 
 
 def loaded(stored: str) -> tuple[Attachment, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
-from app.core.attachments import Attachment, as_fields, described
+from app.core.attachments import Attachment, as_fields, described, stored_fields
 from app.core.spans import SourceKind
 from parsing import Arguments
 
@@ -92,7 +92,7 @@ def as_json(message: Message) -> dict[str, Any]:
     if message.calls:
         data["calls"] = tuple(map(_call_as_json, message.calls))
     if message.attachments:
-        data["attachments"] = tuple(map(as_fields, message.attachments))
+        data["attachments"] = tuple(map(stored_fields, message.attachments))
     if message.sealed:
         data["sealed"] = asdict(message.sealed)
     return data
@@ -109,6 +109,7 @@ def shown(message: Message) -> dict[str, Any]:
     """The message as JSON for clients: without the fields for models and their servers."""
     data = {name: value for name, value in as_json(message).items() if name not in FOR_MODELS}
     calls = [{key: value for key, value in call.items() if key not in FOR_US} for call in data.get("calls", ())]
+    data |= {"attachments": tuple(map(as_fields, message.attachments))} if message.attachments else {}
     return data | {"calls": calls} if calls else data
 
 
@@ -141,7 +142,8 @@ def for_models(message: Message) -> Message:
         message = replace(message, text=f"{message.text}\n\n{message.recalled}", recalled="")
     if not any(one.path or not one.ability for one in message.attachments):
         return message
-    lines = (described(one) for one in message.attachments if one.path or not one.ability)
+    lines = [described(one) for one in message.attachments if one.path or not one.ability]
+    lines += [one.text for one in message.attachments if not one.ability]
     seen = tuple(replace(one, path="") for one in message.attachments if one.ability)  # where they lie is in a line
     return replace(message, text="\n".join(filter(None, [*lines, message.text])), attachments=seen)
 

@@ -49,8 +49,9 @@ OWN = frozenset(
         # These state the labels of what they show.
         *("delegate", "ask_model", "list_sessions", "read_session", "send_to_session"),
         *("remember", "recall_memory", "forget", "manage_sessions", "manage_memory"),
+        *("manage_jobs", "manage_schedules", "manage_server"),
         # These show nothing of conversations.
-        *("manage_mcp", "manage_endpoints", "manage_models", "manage_tokens"),
+        *("manage_mcp", "manage_endpoints", "manage_models", "manage_tokens", "manage_webhooks"),
     }
 )
 

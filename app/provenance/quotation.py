@@ -101,7 +101,8 @@ def source_of(message: Message) -> Source | None:
         case "tool":
             return Source(f"the result of {(message.name or 'a tool')[:MOST_NAME]}", _without_our_note(message))
         case "user":
-            return Source("a message of this conversation", in_words(for_models(message)))
+            texts = (one.text for one in message.attachments if one.ability)
+            return Source("a message of this conversation", "\n".join((in_words(for_models(message)), *texts)))
     return Source("the prompt", message.text)
 
 

@@ -47,6 +47,9 @@ def of_message(number: int, message: Message) -> Iterator[ReadText]:
         case "user":
             if message.recalled:
                 yield ReadText("memory", str(number), "the memory", message.recalled, untrusted)
+            for one in message.attachments:
+                if one.text:
+                    yield ReadText("file", str(number), f"the file {one.file_name[:MOST_NAME]}", one.text, untrusted)
             kind = message.sender or ("client" if untrusted else "person")
             words = " ".join((text, *(one.name for one in message.attachments)))
             yield ReadText(kind, str(number), place, words, untrusted and kind != "person")

@@ -33,6 +33,7 @@ from app.context.prompt import PLAN_FIRST, READ_ONLY
 from app.context.run_rules import RunFacts, sandbox_facts
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
+from app.core.clock import known_zone
 from app.core.data_delimiters import RULE
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
@@ -251,7 +252,9 @@ class RunFactory(Struct, kw_only=True):
         also = (READ_SKILL,) if has_skills and (names is None or READ_SKILL.name in names) else ()
         names = names and [name for name in names if not has_skills or name != READ_SKILL.name]
         window, declared = route.known_window, options.client_tools or ()
-        return self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
+        toolbox = self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
+        toolbox.time_zone = known_zone(options.time_zone)
+        return toolbox
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
         rules, unseen = self.settings.tools, self.mcp.manager.unseen()

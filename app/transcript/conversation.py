@@ -79,7 +79,7 @@ class Conversation:
 
         It is untrusted if a document is attached: a person seldom has written what that says.
         """
-        if not message.untrusted and any(one.media_type == PDF for one in message.attachments):
+        if not message.untrusted and any(one.media_type == PDF or one.text for one in message.attachments):
             message = replace(message, untrusted=True, sender=message.sender or "person")
         match message:
             case Message(role="user", at=None):

@@ -28,15 +28,17 @@ from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
 from routes.access.local_admin import LocalAdmin, uid_of
+from routes.access.members import MEMBER_HEADER, NO_MEMBERS, Speakers, outside_name
 from routes.access.metrics_access import MetricsAccess
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
-from routes.access.request_rates import REQUESTS, WRONG, Rates, Window
+from routes.access.request_rates import WRONG, Limits, Rates, Window, check_rate
 from routes.access.sign_ins import SIGN_IN_HEADER, Shown, shown_by, sign_in_of
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.patterns import lazy_pattern
+from tools.base.rights import Role
 
 HELLO = "/api/hello"  # Claude Code looks here, without its token, if the server can be reached
 OPENAPI = "/openapi.json"
@@ -53,6 +55,7 @@ NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
 NONE_LEFT = "No token is active any more: `dragoman token create --name NAME` on the server makes a new one."
 DELIVERY = lazy_pattern(r"/triggers/[^/]+")  # by POST: it proves itself with the secret of the trigger
+ANY_USER = Principal("", Role.USER)
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger(__name__)
@@ -78,9 +81,10 @@ class Access(Struct, frozen=True):
     store: Store
     rates: Rates
     host: str  # the address that the server is bound to
+    limits: Limits
+    speakers: Speakers
     local: LocalAdmin = field(default_factory=LocalAdmin)
     metrics: MetricsAccess = MetricsAccess()
-    per_minute: int | None = None  # requests of a principal whose token does not say
     noted: RateLimiter = field(default_factory=RateLimiter)  # refusals in the audit, by client and altogether
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,7 +114,9 @@ class Access(Struct, frozen=True):
         if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
             if objection := self.local.objection(account, headers, given):
                 raise await self._refused(scope, "", objection, now, given=given is not None)
-            await self._check_rate(LOCAL_USER, now)
+            await check_rate(self.rates, self.limits, LOCAL_USER)
+            if MEMBER_HEADER in headers:
+                raise Refused(403, "no_members", NO_MEMBERS)
             return LOCAL_USER
         if row is None or not in_use(row, now):
             counts = await self.store.token_counts(now)
@@ -118,8 +124,10 @@ class Access(Struct, frozen=True):
             why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use else NONE_LEFT}"
             raise await self._refused(scope, row.name if row else "", why, now, given=sent)
         principal = principal_of(row, signed_in)
-        await self._check_rate(principal, now, window)
-        return principal
+        await check_rate(self.rates, self.limits, principal, window)
+        if (member := outside_name(headers, MEMBER_HEADER)) is None:
+            return principal
+        return await self.speakers.speaking(principal, member)
 
     async def _found(
         self, given: str | None, shown: Shown | None, now: float, *, counts: bool
@@ -138,7 +146,9 @@ class Access(Struct, frozen=True):
             return None, None, ""
         window = None
         if counts:
-            token, window = await self.rates.token(print_of_given, now, always=self.per_minute is not None)
+            token, window = await self.rates.token(
+                print_of_given, now, always=self.limits(ANY_USER).requests_per_minute is not None
+            )
         else:
             token = await self.store.token(print_of_given)
         found = token is not None and hmac.compare_digest(token.sha256, print_of_given)
@@ -162,16 +172,6 @@ class Access(Struct, frozen=True):
             await self.store.write([AuditRow(now, name, "sign_in", "refused", why=why, by="server")])
         except StoreFailed as failure:
             _log.error("a refusal could not be noted (%s): %s", why, failure)
-
-    async def _check_rate(self, principal: Principal, now: float, window: Window | None = None) -> None:
-        most = principal.budget.requests_per_minute or self.per_minute
-        if most is None:
-            return
-        requests_made, reset = window or await self.rates.count(REQUESTS, principal.name, now)
-        if requests_made > most:
-            raise TooSoon(
-                "too_many_requests", f"{principal.name} may send {most} requests per minute. Try again later.", reset
-            )
 
     def _check_host(self, host: str) -> None:
         name = _name(host)

@@ -26,6 +26,8 @@ from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import RunRequest
+from app.workspace.document_texts import with_attachments, with_texts
+from routes.access.members import CONVERSATION_HEADER, outside_name
 from routes.lanes.answer import Answer
 from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
@@ -78,6 +80,8 @@ async def serve(lane: Lane, request: Request) -> Response:
     """One turn, streamed or whole."""
     services, principal = services_of(request), current_principal(request)
     body = await read_lane_request(request, lane.read, lane.prepare)
+    if key := outside_name(request.headers, CONVERSATION_HEADER):
+        body.request.set_conversation(key)
     with services.presence.place(principal) as place:
         serving = Serving(
             lane,
@@ -149,6 +153,9 @@ class Serving(Struct, frozen=True):
         options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile, self.modes)
         new = await self._sessions.turn(lane_request)
         agent = await self.services.factory.agent(self.principal, options, new.session)
+        if new.imported:
+            imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.counter.window)
+            new = replace(new, imported=imported, history=with_attachments(new.history, imported))
         if lane_request.asks and new.session:
             await self._end_undecided(new.session)
         turn = replace(
@@ -180,11 +187,13 @@ class Serving(Struct, frozen=True):
             await self._has_ended(lane_request.previous)
             earlier = await self._sessions.history(lane_request.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
-        check_seen(files)
         options = await self.services.factory.resolved(self.principal, options)
         relay = self.services.factory.relay(
             self.principal, options, relayed_parameters(options, lane_request.parameters), files
         )
+        files = [*await with_texts(files, self.services.factory.sandbox, relay.view.counter.window)]
+        check_seen(files)
+        messages = with_attachments(messages, files)
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,
@@ -266,7 +275,8 @@ class Serving(Struct, frozen=True):
 def check_seen(files: Sequence[File]) -> None:
     """Refuse files that no model is sent: a relay has no workspace for them. Raises Refused."""
     for file in files:
-        if not file.attachment.ability:
+        if not file.attachment.ability and not file.attachment.text:
             name, media_type = ascii(file.attachment.file_name[:80]), file.attachment.media_type
-            problem = f"The file {name} is {media_type}, and a relayed model is sent pictures and PDFs only."
+            why = f" ({file.attachment.about})" if file.attachment.about else ""
+            problem = f"The file {name} is {media_type}{why}, and a relayed model is sent pictures and documents only."
             raise Refused(400, "unsupported_file", f"{problem} Send its text, or ask dragoman/agent.")

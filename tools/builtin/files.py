@@ -6,13 +6,13 @@ import asyncio
 import codecs
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from parsing import Arguments
 from tools.base.diffs import unified_diff
-from tools.base.outcome import MOST_BYTES, Progress, Result, ToolFailed, is_picture
+from tools.base.outcome import MOST_BYTES, Result, ToolFailed, is_picture
 from tools.base.replacement import replace_once
 from tools.base.texts import encoded
 from tools.base.workspace import ReadFile, WrittenFile
@@ -22,7 +22,6 @@ PAGE_CHARACTERS = 20_000
 EDIT_BYTES = 5 * 1024 * 1024
 SKIPPED_BYTES = 256 * 1024 * 1024
 
-_PAGE_NOTE = 200  # room for the line that says how to go on
 _BLOCK = 65_536
 _PROBE = 8_192
 
@@ -34,12 +33,6 @@ def off_the_loop(answer: Callable[[Arguments], str]) -> Run:
         return await asyncio.to_thread(answer, arguments)
 
     return answering(run)
-
-
-async def read_page(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
-    """`read_file` with pages that fit into one result: a file with its middle left out is read wrongly."""
-    page = min(PAGE_CHARACTERS, context.result_characters - _PAGE_NOTE)
-    yield await asyncio.to_thread(read_file, arguments, page)
 
 
 def read_file(arguments: Arguments, page: int = PAGE_CHARACTERS) -> Result:
@@ -65,7 +58,7 @@ def _read_lines(file: BinaryIO, path: ReadFile, offset: int, page: int) -> str:
     text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(raw, final=len(raw) <= 4 * page)
     if not text:
         if offset > 1:
-            raise _too_far(path, offset - 1)
+            raise too_far(path, offset - 1)
         return "(empty file)"
     return text if len(text) <= page else _page(text, offset, page)
 
@@ -92,7 +85,7 @@ def _start_of_line(opened: int, line: int, path: ReadFile) -> int:
             raise ToolFailed(f"Line {line} of {path} is not in {within}: print it with python.")
         block = os.pread(opened, _BLOCK, position)
         if not block:
-            raise _too_far(path, line - 1 - missing + (not ends_with_newline))
+            raise too_far(path, line - 1 - missing + (not ends_with_newline))
         newlines = block.count(b"\n")
         if newlines >= missing:
             return position + _after_newline(block, missing)
@@ -102,7 +95,7 @@ def _start_of_line(opened: int, line: int, path: ReadFile) -> int:
     return position
 
 
-def _too_far(path: ReadFile, lines: int) -> ToolFailed:
+def too_far(path: ReadFile, lines: int) -> ToolFailed:
     return ToolFailed(f"{path} has only {lines} lines: give an offset from 1 to {max(lines, 1)}.")
 
 

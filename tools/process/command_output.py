@@ -8,8 +8,9 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from tools.process.orphan_reaper import MARK, watched
+from tools.process.orphan_reaper import MARK, clear, watched
 from tools.process.process_tree import run_shielded, sweep_now
+from tools.process.resource_limits import NO_LIMITS, ResourceLimits
 from tools.process.signals import reset_signals
 
 _BLOCK = 65_536
@@ -17,27 +18,56 @@ _DISCARDING_S = 1.0  # all that could write is ended by then
 
 
 class CommandFailed(Exception):
-    """No output of the program can be used. The message continues a sentence that names it."""
+    """The program did not end well. The message continues a sentence that names it; `output` may be a part."""
+
+    def __init__(self, message: str, output: bytes = b"") -> None:
+        super().__init__(message)
+        self.output = output
 
 
-async def output_of(argv: Sequence[str], payload: bytes, environ: Mapping[str, str], most: int) -> bytes:
-    """Run a program with `payload` as its input and return its output, at most so many bytes. Raises CommandFailed."""
-    mark = f"{watched()}.{secrets.token_hex(8)}"
+async def output_of(
+    argv: Sequence[str],
+    payload: bytes | int,
+    environ: Mapping[str, str],
+    most: int,
+    *,
+    limits: ResourceLimits = NO_LIMITS,
+    fds: Sequence[int] = (),
+) -> bytes:
+    """Run a program and return its output, at most so many bytes. Raises CommandFailed.
+
+    `payload` is its input, or an open file that is. It runs within the `limits`, and `fds` stay open in it.
+    """
+    mark = f"{watched(limits.places)}.{secrets.token_hex(8)}"
     environment = {**environ, MARK: mark}
     reset_signals()
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment, cwd="/", start_new_session=True
+            *limits.begin(mark),
+            *argv,
+            stdin=payload if isinstance(payload, int) else PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=environment,
+            cwd="/",
+            pass_fds=fds,
+            start_new_session=True,
         )
-    except OSError as error:
-        raise CommandFailed(f"could not be started ({error.strerror})") from error
+    except BaseException as error:
+        await run_shielded(asyncio.to_thread(_clear, limits, mark))
+        if isinstance(error, OSError):
+            raise CommandFailed(f"could not be started ({error.strerror})") from error
+        raise
     try:
-        answer, _ = await asyncio.gather(_read(process, most), _write(process, payload))
+        if isinstance(payload, int):
+            answer = await _read(process, most)
+        else:
+            answer, _ = await asyncio.gather(_read(process, most), _write(process, payload))
         code = await process.wait()
     finally:
-        await run_shielded(_end(process, mark))
+        await run_shielded(_end(process, mark, limits))
     if code:
-        raise CommandFailed(f"ended with exit code {code}")
+        raise CommandFailed(f"ended with exit code {code}", answer)
     return answer
 
 
@@ -60,11 +90,11 @@ async def _write(process: Process, payload: bytes) -> None:
         await process.stdin.wait_closed()
 
 
-async def _end(process: Process, mark: str) -> None:
+async def _end(process: Process, mark: str, limits: ResourceLimits) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    await asyncio.to_thread(sweep_now, mark)
+    await asyncio.to_thread(_clear, limits, mark)
     await _discard_rest(process)  # first: asyncio may end the wait only when the pipe is closed
     await process.wait()
 
@@ -76,3 +106,8 @@ async def _discard_rest(process: Process) -> None:
         async with asyncio.timeout(_DISCARDING_S):
             while await process.stdout.read(_BLOCK):
                 pass
+
+
+def _clear(limits: ResourceLimits, mark: str) -> None:
+    sweep_now(mark)
+    clear(limits.places, mark)

@@ -46,7 +46,7 @@ _ISOLATION = (
 )
 # What can be written lies in memory: it has a size. The rest of the box, which is in memory as well, is sealed.
 _SCRATCH = ("/dev/shm", "/tmp")
-_SEAL = ("--remount-ro", "/dev", "--remount-ro", "/")
+SEAL = ("--remount-ro", "/dev", "--remount-ro", "/")
 # In a user namespace of its own a command would have all capabilities again, enough to mount control groups.
 _NO_NESTING = ("--unshare-user", "--disable-userns")
 _HOME = "/tmp/.home"
@@ -126,7 +126,7 @@ class Bubblewrap(Struct, frozen=True):
         argv = (
             *outer,
             *(("--ro-bind", str(PYTHON_START), _START) if program == "python3" else ()),
-            *("--ro-bind-data", str(script), inside, *_SEAL, "--chdir", str(workspace), "--"),
+            *("--ro-bind-data", str(script), inside, *SEAL, "--chdir", str(workspace), "--"),
             *same,
             *(box.listening(self.python) if hosts else ()),
             *(*inner_process_limit(self.limits), *words(program, program, inside, window)),
@@ -216,7 +216,7 @@ def _installed() -> list[Path]:
 @cache
 def _trial(limits: ResourceLimits, outer: tuple[str, ...]) -> str | None:
     """Return the error of a trial start; None when it works. Cached per process, see `resource_limits._works`."""
-    return trial(limits, [*outer, *_SEAL, "--", "true"], env={"PATH": PATH})
+    return trial(limits, [*outer, *SEAL, "--", "true"], env={"PATH": PATH})
 
 
 @cache

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.core.attachments import CANNOT, Attachment, described
+from app.core.attachments import Attachment, substitute
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
 from tools.base.patterns import lazy_pattern
@@ -70,7 +70,7 @@ class VisionFallback(Struct):
         """Stream the answer. Raises ProviderFailed, with the code NO_VISION if the model cannot read the files."""
         attached = {one.ability for message in request.messages for one in message.attachments}
         blind = {one for one in attached if can_see(self.provider, one) is False}
-        if blind and not request.describe_files:
+        if self._must_see(request, blind):
             raise self._refusal(request, blind)
         tried = {one for one in attached - blind if is_uncertain(self.provider, one)}
         try:
@@ -85,10 +85,10 @@ class VisionFallback(Struct):
                 tried = set()  # this says nothing about the model
             elif not CANNOT_SEE.search(failure.message):  # a model that can see was refused for another reason
                 tried = {one for one in tried if can_see(self.provider, one) is None}
-            if not (tried or (broken and request.describe_files)):
+            if not (tried or (broken and not self._must_see(request, attached))):
                 raise
             refusal = failure
-        if not request.describe_files:
+        if self._must_see(request, tried):
             if CANNOT_SEE.search(refusal.message):  # else an unknown reason would block all later files
                 self._learn(tried, can_see=False)
             raise self._refusal(request, tried, refusal.message) from refusal
@@ -112,15 +112,21 @@ class VisionFallback(Struct):
         for one in files_in(request, blind):
             if one.sha256 not in self.described:
                 self.described.add(one.sha256)
-                yield ProviderNotice(
-                    NO_VISION, f"{self.name} cannot see {one.file_name}: a description is sent instead."
-                )
+                sent = "its text" if one.text else "a description"
+                yield ProviderNotice(NO_VISION, f"{self.name} cannot see {one.file_name}: {sent} is sent instead.")
         async with aclosing(self.provider.stream(describe_files(request, blind))) as pieces:
             async for piece in pieces:
                 if not self._answered and not isinstance(piece, ProviderNotice):
                     self._answered = True
                     self._learn(tried, can_see=can_see)
                 yield piece
+
+    def _must_see(self, request: ModelRequest, blind: Collection[str]) -> bool:
+        """Return whether there are files of these abilities that no text may stand in for."""
+        unread = [one for one in files_in(request, blind) if not one.text]
+        if all(one.about for one in unread) and can_see(self.provider, "images"):  # the pages of a PDF, one by one
+            unread = []
+        return bool(unread) and not request.describe_files
 
     def _learn(self, abilities: Collection[str], *, can_see: bool) -> None:
         for one in abilities:
@@ -162,6 +168,6 @@ def _described(message: Message, abilities: Collection[str]) -> Message:
     unseen = [one for one in message.attachments if one.ability in abilities]
     if not unseen:
         return message
-    text = "\n".join(filter(None, [*(described(one, CANNOT) for one in unseen), message.text]))
+    text = "\n".join(filter(None, [*map(substitute, unseen), message.text]))
     seen = tuple(one for one in message.attachments if one.ability not in abilities)
     return replace(message, text=text, attachments=seen)

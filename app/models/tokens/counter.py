@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from app.core.attachments import CANNOT, Attachment, described
+from app.core.attachments import Attachment, substitute
 from app.core.messages import AskedCall, Message
 from app.core.provider import Provider
 from app.models.tokens.estimates import LRUCache, Scale, estimated
@@ -172,8 +172,9 @@ class TokenCounter:
 
     def _attachment_tokens(self, attachment: Attachment) -> float:
         """Return the tokens of an attachment, without the scale, which is learned from texts."""
-        if self.sees(attachment.ability) is False:
-            return self._tokens(described(attachment, CANNOT))
+        sees = self.sees(attachment.ability)
+        if sees is False or (attachment.text and not sees):
+            return self._tokens(substitute(attachment))
         return tokens_of(attachment, self._provider.model)
 
     def described(self, tools: Sequence[Tool]) -> int:

@@ -89,6 +89,10 @@ TRIED = {
     "POST /secrets": Tried(body={"name": "new", "value": "a-value-of-tests"}),
     "DELETE /secrets/{secret}": Tried(ok=404),
     "POST /tokens": Tried(body={"name": "new"}),
+    "DELETE /tokens/{name}/members/{member}": Tried(ok=404),  # a test of its own has some
+    "POST /member-codes": Tried(body={"bot": "nobody"}, ok=404),
+    "POST /member-links": Tried(body={"code": "AAAA-AAAA", "member": "1"}, ok=403),  # a right of bots' tokens
+    "DELETE /member-links/{bot}/{member}": Tried(ok=404),
     "GET /v1/models/{model:path}": Tried(ok=404),
     "GET /ui-message-stream/{chat:path}/stream": Tried(ok=204),
     "GET /v1/responses/{response}": Tried(ok=404),
@@ -171,6 +175,8 @@ LOST = {
     "delivery": "msg_" + "0" * 32,
     "subscription": "psh_" + "0" * 20,
     "name": "nobody",
+    "bot": "nobody",
+    "member": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
     "secret": "nowhere",

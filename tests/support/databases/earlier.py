@@ -210,6 +210,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         | {"per_day": 3, "expires": 1_800_000_000.0}
     ],
     "conversation_keys": [{"key": "telegram:42"}],
+    "members": [{"principal": "bot/42", "token": "bot", "member": "42", "account": "ann"}],
+    "member_codes": [{"account": "ann", "token": "bot", "sha256": SHA, "expires": 1_700_000_600.5}],
     "permission_uses": [{"permission": "prm_1", "day": "2023-11-14", "uses": 2, "last": 1_700_000_009.0}],
     "secrets": [
         {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}

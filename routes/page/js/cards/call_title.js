@@ -28,6 +28,7 @@ const TOOLS = {
   create_document: ["title", "pencil"],
   update_document: ["document", "pencil"],
   suggest_edits: ["document", "pencil"],
+  manage_schedules: [({ action, name, schedule }) => [action, name ?? schedule].filter(Boolean).join(" "), "clock"],
   read_document: [({ document = "all" }) => document, "file"],
 };
 

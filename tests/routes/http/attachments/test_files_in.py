@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.core.data_delimiters import without_codes
 from app.models.scripted import Pause, Scripted
 from app.workspace.content_types import media_type_of
 from app.workspace.descriptions import description_of
@@ -65,11 +66,12 @@ async def test_files_lie_in_the_workspace_and_are_described(tmp_path: Path) -> N
         assert (work / "table (2).csv").read_bytes() == TABLE
         assert (work / "cat (2).png").read_bytes() == CAT
         assert (work / "file.bin").read_bytes() == b"\0\1"
-        assert words(model, 0).splitlines()[:5] == [
+        assert without_codes(words(model, 0)).splitlines()[:11] == [
             "[file table (2).csv, text/csv, 26 bytes, 3 lines, 2 columns, in the workspace]",
             "[picture cat (2).png, 80 x 60, image/png, in the workspace]",
             "[file file.bin, application/octet-stream, 2 bytes, in the workspace]",
             "[PDF law.pdf, 2 pages, application/pdf, in the workspace]",
+            *("Text of table (2).csv: CSV, 1 part []:", "[part 1]", *TABLE.decode().splitlines(), "[end ]"),
             "Look.",
         ]
         seen = [one for message in model.requests[0].messages for one in message.attachments]

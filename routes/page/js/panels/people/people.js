@@ -13,6 +13,7 @@ import {
   select,
 } from "../../dom/forms.js";
 import { locale, t } from "../../dom/more_texts.js";
+import { loadedSection } from "../loaded_section.js";
 import { tokenForm } from "./tokens.js";
 
 const ROLES = ["guest", "user", "admin"];
@@ -62,6 +63,7 @@ function personRow(page, row, draw) {
     h("span", { class: "person" }, head, h("span", { class: "faint" }, `${t(`people.role.${role}`)}, ${until}`)),
     buttonRow(roles, apply, buttons(row, isSelf, outcome, change, draw)),
     collapsible(t("people.details"), () => facts(row)),
+    row.members && loadedSection(t("members.of"), async () => (await import("./members.js")).members(name)),
     outcome.element,
   );
 }

@@ -23,14 +23,17 @@ export function tokenForm(draw) {
   ]);
   const budgets = limits.map(([one, input]) => field(LIMITS[one], input));
   const once = h("div", { hidden: true });
+  const bot = h("input", { type: "checkbox" });
   const fields = [
     field(t("people.name"), name),
     field(t("people.role"), role),
     field(t("people.expires"), span),
+    h("label", { class: "check" }, bot, h("span", {}, t("members.may"))),
     collapsible(t("people.budgets"), () => h("div", { class: "form" }, budgets)),
   ];
   const send = () => {
     const wish = { name: name.value.trim(), role: role.value, ...(span.value && { expires: span.value }) };
+    if (bot.checked) wish.members = true;
     const given = limits.filter(([, { value }]) => value).map(([one, { value }]) => [one, Number(value)]);
     if (given.length) wish.budget = Object.fromEntries(given);
     return deferSignOut(() => createToken(wish));

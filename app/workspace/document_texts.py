@@ -1,0 +1,72 @@
+"""Texts of the documents of a message, for models that cannot read their bytes: the beginning, beside the file."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import accumulate
+
+from msgspec.structs import replace
+
+from app.core.attachments import PICTURES_ONLY, Attachment, File
+from app.core.data_delimiters import as_data
+from app.core.messages import Message
+from tools.extraction.documents import UnreadableDocument, extracted
+from tools.extraction.formats import HEAD, Format, format_of
+from tools.sandbox.sandbox import NoSandbox, Sandbox
+
+MOST = 50_000  # characters of all documents of a message; a quarter of a smaller window
+MOST_PLAIN = 8_000  # of one that tools read as it is, such as a table
+
+
+async def with_texts(
+    files: Sequence[File], sandbox: Sandbox | NoSandbox, window: Callable[[], Awaitable[int]]
+) -> Sequence[File]:
+    """Return the files, each document with its text, as far as it fits a model with this window of tokens."""
+    found = [format_of(file.data[:HEAD], file.data[-HEAD:], file.attachment.name) for file in files]
+    if not any(found):
+        return files
+    most = min(MOST, await window()) // sum(map(bool, found))  # a token has about four characters
+    return await asyncio.gather(
+        *(
+            _with_text(file, sandbox, one, most) if one else _as_it_is(file)
+            for file, one in zip(files, found, strict=True)
+        )
+    )
+
+
+async def _as_it_is(file: File) -> File:
+    return file
+
+
+def with_attachments(messages: Sequence[Message], files: Sequence[File]) -> list[Message]:
+    """Return the messages with the attachments of these files, as they have been read."""
+    known = {file.attachment.sha256: file.attachment for file in files if file.attachment.text}
+    return [_with_known(message, known) if message.attachments else message for message in messages]
+
+
+def _with_known(message: Message, known: Mapping[str, Attachment]) -> Message:
+    return replace(message, attachments=tuple(known.get(one.sha256, one) for one in message.attachments))
+
+
+async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, most: int) -> File:
+    attachment = file.attachment
+    try:
+        document = await extracted(file.data, attachment.name, sandbox)
+    except UnreadableDocument as error:
+        is_described = attachment.ability or found.is_plain
+        return file if is_described else replace(file, attachment=replace(attachment, about=str(error)))
+    if not document.has_text:
+        return replace(file, attachment=replace(attachment, about=PICTURES_ONLY))
+    lines = [line for line, _, _ in document.lines()]
+    ends = [*accumulate(len(line) + 1 for line in lines)]
+    shown = max(1, bisect_right(ends, min(most, MOST_PLAIN) if found.is_plain else most))
+    title = f"Text of {attachment.path or attachment.file_name}: {document.kind}, {document.count}"
+    if shown < len(lines):
+        title += f"; lines 1 to {shown:,} of {len(lines):,}"
+        if attachment.path:  # of a text, read_file counts the lines of the file
+            title += f"; read_file {'has all' if found.is_plain else f'from offset {shown + 1} has the others'}"
+    if document.left_out:
+        title += f"; left out: {document.left_out}"
+    return replace(file, attachment=replace(attachment, text=as_data(title, "\n".join(lines[:shown]))))

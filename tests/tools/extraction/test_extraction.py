@@ -1,0 +1,176 @@
+"""Text of documents that other programs have made, and sentences about those that are made to do harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.documents.hostile import DOCUMENTS, HOSTILE, cut
+from tools.extraction import documents
+from tools.extraction.documents import Extracted, UnreadableDocument, extracted
+from tools.process.command_output import output_of
+from tools.sandbox.closed_box import closed_box
+from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
+
+pytestmark = pytest.mark.anyio
+LONGEST_S = 60.0  # of one document, on a machine that does much else
+BOX = find_sandbox()
+
+# What made each, what it is, and what has to occur in its text.
+REAL: dict[str, tuple[str, ...]] = {
+    # LibreOffice
+    "report.docx": ("DOCX, 2 pages", "# Quarterly report", "| North | 1200 |", "[page 2]\n## Outlook"),
+    "report.odt": ("ODT, 1 part", "# Quarterly report", "| South | 830 |", "- first point"),
+    "report.pdf": ("PDF, 2 pages", "12 percent in Zürich", "South 830", "[page 2]\nOutlook"),
+    "report.epub": ("EPUB, 1 chapter", "Revenue grew by 12 percent"),
+    "budget.xlsx": ("XLSX, 1 sheet", "[sheet budget]", "| South | 830.5 | 2026-02-07 |"),
+    "budget.ods": ("ODS, 1 sheet", "| South | 830.5 | 2026-02-07 |"),
+    "budget.xls": ("XLS, 1 sheet", "| South | 830.5 | 2026-02-07 |"),
+    "budget.pdf": ("PDF, 1 page", "South 830.5 2026-02-07"),
+    "deck.odp": ("ODP, 2 slides", "[slide 2]\nComets of the year"),
+    "deck.pptx": ("PPTX, 2 slides", "[slide 1]\nWelcome to the observatory"),
+    "deck.pdf": ("PDF, 2 pages", "[page 2]\nComets of the year"),
+    # pandoc, and what Chromium and Ghostscript print
+    "otters.docx": ("DOCX, 1 part", "# Habits", "| River | 9 |", "x2+1", "- crabs", "[footnotes]\nSeen in Monterey."),
+    "otters.odt": ("ODT, 1 part", "hands [Seen in Monterey.]. They float.", "| River | 9 |"),
+    "otters.epub": ("EPUB, 3 chapters", "[chapter 3]\n# Food", "River | 9"),
+    "otters.pptx": ("PPTX, 5 slides", "[slide 4]\nFood", "| Sea | 30 |"),
+    "browser.pdf": ("PDF, 1 page", "Otters sleep holding hands", "River 9"),
+    "ghostscript.pdf": ("PDF, 2 pages", "The plan for kestrel holds."),
+    # python-docx, openpyxl, XlsxWriter, python-pptx, odfpy, EbookLib
+    "memo.docx": ("DOCX, 2 pages", "| 7 | Aurora | 1850 |", "[page 2]\nSecond page", "ref H-2231", "l footer"),
+    "languages.docx": ("DOCX, 1 part", "会議の記録", "Следующая встреча", "الاجتماع القادم"),
+    "long.docx": ("DOCX, 1 part", "The last words are zanzibar."),
+    "orders.xlsx": ("XLSX, 3 sheets", "| A-18 | 2026-03-05 14:30:00 | FALSE | 99 |", "[sheet Costs (hidden)]"),
+    "sales.xlsx": ("XLSX, 1 sheet", "| Month | Units |  | merged title |", "|  | 660 |"),
+    "wide.xlsx": ("XLSX, 1 sheet", "| r299c0 |", "far away cell"),
+    "pitch.pptx": ("PPTX, 2 slides", "Notes:\nMention the subsidy", "| Lens | 9100 |"),
+    "reordered.pptx": ("PPTX, 3 slides", "[slide 1]\ngamma\n[slide 2]\nalpha"),
+    "letter.odt": ("ODT, 1 part", "## Letter from the mill", "Flour costs 3.20"),
+    "stock.ods": ("ODS, 1 sheet", "[sheet Stock]", "| sacks | 412 |"),
+    "ferry.epub": ("EPUB, 3 chapters", "[chapter 3]\n# Chapter 2", "Nobody saw the captain"),
+    # ReportLab, fpdf2, Matplotlib, qpdf, PDFium
+    "invoice.pdf": ("PDF, 2 pages", "Anchor 1 310.50", "[page 2]\nTerms: thirty days net"),
+    "form.pdf": ("PDF, 1 page", "Filled-in Fridolin"),
+    "thirty-pages.pdf": ("PDF, 30 pages", "[page 30]\nSection 30"),
+    "receipt.pdf": ("PDF, 1 page", "Receipt for 3 lanterns"),
+    "plot.pdf": ("PDF, 1 page", "Tide heights"),
+    "object-streams.pdf": ("PDF, 2 pages", "Total 358.50 EUR"),
+    "owner-locked.pdf": ("PDF, 2 pages", "Total 358.50 EUR"),
+    "scan.pdf": ("PDF, 6 pages", "[page 6]\n(a picture)"),
+    # By hand and by Python
+    "street.eml": ("EML, 1 part", "Subject: Straße gesperrt", "Die Straße ist bis Freitag gesperrt."),
+    "order.eml": ("EML, 1 part", "Your order 5512 has shipped.", "- receipt.pdf, application/pdf, 300 bytes"),
+    "cities.csv": ("CSV, 1 part", "München;1512000"),
+    "utf16.tsv": ("CSV, 1 part", "Äpfel\t12"),
+    "plain.csv": ("CSV, 1 part", 'line"\n2,zebra'),
+    "page.html": ("HTML, 1 part", "# Opening hours", "Open from nine to five.", "Monday | closed"),
+    "latin1.htm": ("HTML, 1 part", "Crème brûlée à la carte"),
+}  # fmt: skip
+UNSEEN = ("INVISIBLE ORDER", "OFFPAGE ORDER", "HIDDEN ORDER", "NOT SHOWN")  # what a reader of the document does not see
+
+
+def written(found: Extracted) -> str:
+    return "\n".join((f"{found.kind}, {found.count}", *(line for line, _, _ in found.lines()), found.left_out))
+
+
+async def text_or_sentence(data: bytes, name: str) -> str:
+    started = time.monotonic()
+    try:
+        return written(await extracted(data, name, BOX, time_limit_s=2))
+    except UnreadableDocument as refused:
+        return str(refused)
+    finally:
+        assert time.monotonic() - started < LONGEST_S
+
+
+@pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
+async def test_real_documents_are_text(level: str) -> None:
+    box = find_sandbox(levels=[level])
+    if isinstance(box, NoSandbox):
+        pytest.skip(box.reason)
+    assert {path.name for path in DOCUMENTS.iterdir()} == {*REAL, "README.md"}
+    names = [*REAL] if level == "bubblewrap" else [*REAL][::6]
+    documents._kept.clear()
+
+    async def check(name: str) -> None:
+        with (DOCUMENTS / name).open("rb") as file:
+            text = written(await extracted(file, name, box))
+        kind, *wanted = REAL[name]
+        assert text.startswith(kind + "\n"), (name, text[:80])
+        assert [one for one in wanted if one not in text] == [], (name, text)
+        assert not any(one in text for one in UNSEEN), name
+
+    await asyncio.gather(*map(check, names))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_documents_are_a_text_or_a_sentence(name: str) -> None:
+    file, make, wanted = HOSTILE[name]
+    data, before = make(), psutil.Process().memory_info().rss
+    assert wanted in await text_or_sentence(data, file)
+    assert psutil.Process().memory_info().rss - before < 200 << 20  # of up to 40 MB that are written
+
+
+@pytest.mark.parametrize("name", ["memo.docx", "report.pdf", "orders.xlsx", "otters.odt", "otters.epub"])
+async def test_documents_that_are_cut(name: str) -> None:
+    found = await asyncio.gather(*(text_or_sentence(data, name) for data in cut(name)))
+    assert all(found), found
+
+
+async def test_a_document_is_read_once_and_only_in_a_box() -> None:
+    data = (DOCUMENTS / "receipt.pdf").read_bytes()
+    found = await extracted(data, "receipt.pdf", BOX)
+    assert await extracted(data, "receipt.pdf", NoSandbox("none")) is found
+    documents._kept.clear()
+    with pytest.raises(UnreadableDocument, match=r"needs a sandbox.*install bubblewrap"):
+        await extracted(data, "receipt.pdf", find_sandbox(unsafe=True))
+
+
+def test_the_server_does_not_import_the_libraries() -> None:
+    listed = "import routes.cli.main, routes.server, tools.catalogue, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True).stdout.split()
+    assert "tools.extraction.documents" in loaded
+    assert {"pypdfium2", "python_calamine", "tools.extraction.reader", "tools.extraction.pdf"}.isdisjoint(loaded)
+
+
+REACH = """
+import json, os, socket, sys
+def tried(action):
+    try:
+        action()
+        return True
+    except OSError:
+        return False
+where = sys.argv[1]
+found = {
+    "the workspace": tried(lambda: os.listdir(where)),
+    "accounts": tried(lambda: open("/etc/shadow").read()),
+    "a file": any([tried(lambda: open(f"{place}/x", "w").write("x" * 100)) for place in (where, "/", "/usr")]),
+    "the network": tried(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2)),
+    "secrets": "DRAGOMAN_SECRET" in os.environ,
+    "its input": sys.stdin.read() == "document",
+}
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("level", ["bubblewrap", "landlock"])
+async def test_the_reader_reaches_nothing(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = find_sandbox(levels=[level])
+    if not isinstance(box, Bubblewrap | Landlock):
+        pytest.skip(box.reason if isinstance(box, NoSandbox) else level)
+    monkeypatch.setenv("DRAGOMAN_SECRET", "x")
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryFile() as spare:
+        command = closed_box(box, REACH, [str(tmp_path), str(server.getsockname()[1])], (), spare.fileno())
+        output = await output_of(command.argv, b"document", command.env, 10_000, limits=command.limits, fds=command.fds)
+    assert {name for name, reached in json.loads(output).items() if reached} == {"its input"}

@@ -1,0 +1,66 @@
+"""The output of the reader in the box: lines of JSON, sections of a document in their order, within bounds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from tools.base.escape_invisible import visible
+
+MOST_SECTIONS = 5_000
+MOST_CHARACTERS = 10_000_000
+PIECE = 50_000  # characters after which a long table begins a section of its own
+
+Sections = Iterator[tuple[str, str]]
+"""The mark and the text of each section; PICTURE at its end says that there is more to see than to read."""
+PICTURE = "\0"
+
+
+class Refused(Exception):
+    """The document cannot be read. The message continues a sentence that names it."""
+
+
+class OutOfTime(Exception):
+    """The reader has used its time."""
+
+
+def put(**fields: object) -> None:
+    """Write a line. At once: the kernel may end the process while it reads what comes next."""
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def put_sections(sections: Sections) -> str:
+    """Write the sections as far as they fit; return what is left out."""
+    left = MOST_CHARACTERS
+    for number, (mark, text) in enumerate(sections):
+        if number >= MOST_SECTIONS or left <= 0:
+            return f"everything from {mark} on, because it is longer than can be read"
+        is_picture = text.endswith(PICTURE)
+        text = visible(text[:left]).strip("\n")
+        left -= len(text)
+        put(mark=visible(mark), text=text, is_picture=is_picture)
+    return "" if left > 0 else "the end, because it is longer than can be read"
+
+
+def in_pieces(mark: str, lines: Iterator[str], unit: str = "row") -> Sections:
+    """Yield lines as sections of bounded length: `sheet Sales`, then `sheet Sales, from row 812`."""
+    held: list[str] = []
+    size, begins = 0, 1
+    for number, line in enumerate(lines, start=1):
+        if line or (held and held[-1]):  # of empty rows one
+            held.append(line)
+            size += len(line) + 1
+        if size >= PIECE:
+            yield mark if begins == 1 else f"{mark}, from {unit} {begins}", "\n".join(held)
+            held, size, begins = [], 0, number + 1
+    if held or begins == 1:
+        yield mark if begins == 1 else f"{mark}, from {unit} {begins}", "\n".join(held)
+
+
+def table_row(cells: list[str]) -> str:
+    """A row of a table in Markdown; empty if all cells are."""
+    while cells and not cells[-1]:
+        cells.pop()
+    return f"| {' | '.join(cells)} |" if cells else ""
