@@ -44,7 +44,8 @@ def traces(folder: Path, *words: str) -> list[str]:
 async def test_a_temporary_conversation_is_not_listed_and_leaves_nothing(tmp_path: Path) -> None:
     replies = {"Ask": [WRITE, delegates("Look"), "Done.", "Again."], "Look": ["Found."]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies, record=True, memory=True) as served:
-        events = await served.chat("Ask about SECRET-WORD", temporary=True, workspace="new")
+        named = {"temporary": True, "workspace": "new", "conversation": "telegram:42"}
+        events = await served.chat("Ask about SECRET-WORD", **named)
         session, run = events[0]["session"], events[0]["run"]
         helper = of_kind(events, "helper.started")[0]["helper_session"]
         assert "remember" not in str(events[0]["tools"]), "no memory, in either direction"
@@ -54,8 +55,8 @@ async def test_a_temporary_conversation_is_not_listed_and_leaves_nothing(tmp_pat
         assert (folder / "note.txt").read_text() == "SECRET-WORD"
         for query in ({}, {"q": "SECRET"}, {"pinned": "true"}, {"archived": "true"}):
             assert session not in (await served.client.get("/sessions", params=query)).text
-        again = await served.chat("Ask again", session=session)
-        assert again[-1]["text"] == "Again.", "its own id works"
+        again = await served.chat("Ask again", **named)
+        assert again[0]["session"] == session and again[-1]["text"] == "Again.", "its own id and key work"
         for path, body in (
             (f"/sessions/{session}/fork", {"after": run}),
             (f"/runs/{run}/fork", {"at": 1}),
