@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
@@ -25,11 +26,13 @@ from app.runs.digests.jobs import opened_digests
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.schedules.service import Automation, opened_automation
+from app.secrets.sources import SecretSources
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.members import Speakers
+from routes.access.oidc import Provider, opened_provider
 from routes.access.request_rates import Rates, rates_of
 from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
@@ -67,6 +70,7 @@ class Services(Struct, kw_only=True):
     speakers: Speakers
     local: LocalAdmin = field(default_factory=LocalAdmin)
     examined: set[str] = field(default_factory=set)  # endpoints whose models are being examined
+    provider: Provider | None = None
     draining: bool = False  # from the first signal to stop
 
     @property
@@ -122,6 +126,7 @@ async def open_services(
             speakers=Speakers(storage.store, rates, manager.runs.ledger.limits, settings.max_members),
             replication=storage.replication,
             local=opened_local_admin(settings.data_dir),
+            provider=opened_provider(settings, storage.redactor, SecretSources.of(settings, os.environ)),
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import DocumentAccess, HelperAccess, MemoryAccess, SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -89,6 +89,7 @@ class Context(Struct, frozen=True):
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     documents: DocumentAccess | None = None  # None where no conversation is kept
     memory: MemoryAccess | None = None  # None where there is no memory over conversations
+    knowledge: KnowledgeAccess | None = None  # None where no folder is searched
     helpers: HelperAccess | None = None  # None where they are switched off
     sessions: SessionAccess | None = None  # the same
     result_characters: int = 20_000  # of a result that the model gets, at most

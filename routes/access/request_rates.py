@@ -18,7 +18,8 @@ DELIVERIES = "delivery"  # by trigger
 SHARED = "shared page"  # by client
 WRONG_LINKS = "wrong link"  # by client
 WRONG_CODES = "wrong member code"  # by the token that sends them, and by the member
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, WRONG_CODES)
+PROVIDER_SIGN_INS = "provider sign-in"  # by client
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, WRONG_CODES, PROVIDER_SIGN_INS)
 Limits = Callable[[Principal], Budget]
 
 

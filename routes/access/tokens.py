@@ -16,6 +16,7 @@ from app.storage.people.members import MembersUnlinked
 from app.storage.people.sign_ins import SignInsEnded
 from app.storage.principals import Budget, checked_expiry, checked_name, expiry, in_use, is_lasting
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
+from routes.access.accounts import kind_of
 from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused
 
@@ -95,6 +96,7 @@ def token_fields(row: TokenRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "role": row.role,
+        "by": kind_of(row),
         "state": state_of(row),
         "created": row.created,
         "expires": row.expires,

@@ -298,6 +298,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "Person": {
         "name": "text",
         "role": "text",
+        "by": "text",
         "state": "text",
         "created": "number",
         "expires": "number?",

@@ -37,3 +37,6 @@ WHERE substr(idempotency.key, 1, 17) = 'thread' || chr(10) || 'responses' || chr
 -- Modes of conversations: a temporary one is not listed, and deleted when it is over.
 ALTER TABLE sessions ADD COLUMN temporary BOOLEAN NOT NULL DEFAULT false;
 CREATE INDEX sessions_temporary ON sessions (updated) WHERE temporary;
+
+-- The session of the identity provider that a sign-in belongs to: the provider says when it ends.
+ALTER TABLE sign_ins ADD COLUMN session TEXT COLLATE "C" NOT NULL DEFAULT '';

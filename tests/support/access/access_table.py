@@ -60,6 +60,9 @@ TRIED = {
     "POST /sessions/{session}/take-over": Tried(body={"fingerprint": "x"}, ok=409),
     "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),
     "GET /mcp/callback": Tried(ok=400),
+    "POST /oidc/begin": Tried(ok=404),  # there is no provider
+    "POST /oidc/finish": Tried(ok=404),
+    "POST /oidc/backchannel-logout": Tried(ok=404),
     "POST /mcp/servers": Tried(body={"name": "new", "url": "http://127.0.0.1:9/"}),
     # What a server offers is for those who may use its tools: here for admins, and it cannot be reached.
     "GET /mcp/servers/{name:path}/resources": Tried(ok=404, admins=502),

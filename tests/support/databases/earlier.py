@@ -202,6 +202,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "decision_links": [{"sha256": SHA, "target": "whk_1", "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
+        | {"session": "sid_1"}
     ],
     "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
     "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],

@@ -15,6 +15,7 @@ const TOOLS = {
   list_files: [({ path = ".", pattern }) => (pattern ? `${path}, ${pattern}` : path), "folder"],
   web_fetch: ["url", "globe"],
   web_search: ["query", "search"],
+  search_files: ["query", "search"],
   recall_history: ["query", "search"],
   read_result: ["call", "file"],
   search_tools: ["query", "search"],

@@ -6,7 +6,7 @@ import { factList, field, collapsible, formatNumber, select } from "../dom/forms
 import { loadedSection } from "./loaded_section.js";
 import { LANGUAGE, LANGUAGES, locale, t, ts } from "../dom/more_texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
-import { signOut, isSignedIn } from "./sign_in.js";
+import { isLocal, isSignedIn, signOut } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
 import { applyTheme, applyWidth, THEME, THEMES, WIDTH } from "./theme.js";
@@ -32,7 +32,9 @@ function content(page) {
       [t("settings.role"), ROLES[role] ?? role],
       [t("settings.server"), version && `dragoman ${version}`],
     ]),
-    isSignedIn() ? button(t("settings.sign_out"), signOut) : h("p", { class: "faint" }, t("settings.open")),
+    isSignedIn()
+      ? button(t("settings.sign_out"), signOut)
+      : h("p", { class: "faint" }, t(isLocal(page) ? "settings.open" : "settings.proxied")),
     h("h3", {}, t("settings.appearance")),
     preference(t("settings.colours"), THEME, Object.entries(THEMES), applyTheme),
     preference(t("settings.width"), WIDTH, WIDTHS, applyWidth),

@@ -33,7 +33,7 @@ export async function people(page) {
     fill(former, gone.length > 0 && collapsible(t("people.former", { count: gone.length }), names));
   };
   await draw();
-  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(draw));
+  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(page, draw));
 }
 
 function personRow(page, row, draw) {
@@ -88,10 +88,11 @@ function buttons({ name, state, sign_ins: devices }, isSelf, outcome, change, dr
   ];
 }
 
-function facts({ last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
+function facts({ by, last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
   const date = (at) => (at ? new Date(at * 1000).toLocaleString(locale) : null);
   return factList([
     [t("people.seen"), date(seen) ?? t("people.never")],
+    [t("people.by"), t(`people.by.${by}`)],
     [t("people.created"), date(created)],
     [t("people.sessions"), formatNumber(sessions)],
     [t("people.devices"), formatNumber(devices)],
