@@ -55,12 +55,12 @@ suite: $(VENV)/.dev
 test-fast: style
 	$(BIN)/python -m pytest $(SIDE) -m 'not model' tests/parsing tests/app tests/house $(ARGS)
 
-# Real MCP servers and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
+# Real MCP servers, an OpenID provider and a second model for the tests, installed once, as fixtures/mcp/real and fixtures/models pin them.
 # Where that cannot be, the tests that need them say so and are skipped; under CI they fail.
 .PHONY: real-servers
 real-servers: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -k -j3 \
-		$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/mail/.ready $(CACHE)/node/.ready $(MODELS)/gemma/.ready || \
+		$(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/mail/.ready $(CACHE)/node/.ready $(CACHE)/oidc/.ready $(MODELS)/gemma/.ready || \
 		echo 'Not all servers and models are there; the tests that need them are skipped.'
 
 $(CACHE)/new/.ready: fixtures/mcp/real/requirements.txt
@@ -95,9 +95,10 @@ replica-programs:
 		echo 'There is no PostgreSQL or no nginx: install them (apt-get install postgresql nginx-light). The tests that need them are skipped.'
 
 $(CACHE)/node/.ready: fixtures/mcp/real/package-lock.json
+$(CACHE)/oidc/.ready: fixtures/oidc/package-lock.json
 $(CACHE)/conformance/.ready: fixtures/mcp/conformance/package-lock.json
 $(PAGE)/.ready: fixtures/page/package-lock.json
-$(CACHE)/node/.ready $(CACHE)/conformance/.ready $(PAGE)/.ready:
+$(CACHE)/node/.ready $(CACHE)/oidc/.ready $(CACHE)/conformance/.ready $(PAGE)/.ready:
 	@command -v npm >/dev/null || { echo 'There is no npm: install it (apt-get install npm).'; exit 1; }
 	@echo 'Installing $<, once ...'
 	@rm -rf $(@D) && mkdir -p $(@D) && cp $(<D)/package*.json $(@D)/

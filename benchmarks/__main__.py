@@ -22,7 +22,7 @@ from benchmarks import (
     stages,
     startup,
 )
-from benchmarks.recall import memory, tools
+from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
 from benchmarks.serving import databases, replicas, served_models, stalls
 from benchmarks.stored import replays
@@ -52,6 +52,7 @@ ALL = (
     replays,
     mcp,
     memory,
+    knowledge,
     tools,
     page,
 )

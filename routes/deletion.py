@@ -30,6 +30,7 @@ async def delete_conversation(services: Services, principal: Principal, session:
     Raises NotFound, StoreFailed.
     """
     folder = await _own_folder(services, principal, await services.runs.session(session, principal))
+    await services.automation.scheduler.remove_with(session, principal.name)
     await services.runs.delete_session(session, principal)
     await services.jobs.forget(principal.name, session)  # last: until it is stopped, a run may start another
     helpers = await _helpers_below(services, session)  # only now: no run begins others any more

@@ -13,6 +13,7 @@ from functools import partial
 from importlib.metadata import version
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.middleware import Middleware
@@ -60,6 +61,7 @@ from routes.http.administration import (
     endpoints,
     examinations,
     hooks,
+    knowledge,
     metrics,
     pause,
     secrets,
@@ -72,7 +74,7 @@ from routes.http.dashboard_state import Seen
 from routes.http.library import compaction, folders, shared, shares
 from routes.http.mcp import offers, servers
 from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import people, permissions, prompts, sign_ins
+from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
 from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
@@ -85,7 +87,7 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.management.tools import management_tools
+from routes.management.tools import management_tools, reminder_tool
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
@@ -138,7 +140,9 @@ ROUTES = (
     *secrets.ROUTES,
     *tokens.ROUTES,
     *people.ROUTES,
+    *members.ROUTES,
     *permissions.ROUTES,
+    *oidc.ROUTES,
     *sign_ins.ROUTES,
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path
@@ -146,6 +150,7 @@ ROUTES = (
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
+    *knowledge.ROUTES,
     *backtest.ROUTES,
     *settings.ROUTES,
     *webhooks.ROUTES,
@@ -179,7 +184,6 @@ class CannotServe(Exception):
 def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
     """The ASGI application over services that are open. `more_lanes` are not in the catalogue."""
     settings = services.settings
-    most = settings.requests_per_minute or None
     access = Middleware(
         Access,
         store=services.store,
@@ -187,7 +191,11 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         host=settings.host,
         local=services.local,
         metrics=metrics_access(settings),
-        per_minute=most,
+        limits=services.runs.ledger.limits,
+        speakers=services.speakers,
+        header=settings.trusted_header,
+        vouched=settings.vouched,
+        public_host=urlsplit(settings.public_url or "").hostname or "",
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
     answer = lane_errors([*more_lanes, *LANES])
@@ -196,6 +204,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
+    if settings.reminders and settings.max_schedules:
+        services.factory.built_in = (*services.factory.built_in, reminder_tool(server, services))
     if settings.management_tools:
         services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
     services.runs.outboxes.append(RecordedFrames().of_run)
@@ -250,7 +260,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
     ):
         rows, now = await services.store.tokens(), time.time()
-        if not is_loopback(settings.host) and not any(in_use(row, now) for row in rows):
+        if not is_loopback(settings.host) and not settings.vouched and not any(in_use(row, now) for row in rows):
             raise CannotServe(
                 f"{settings.host} can be reached from other machines, and there is no token in use to ask for. "
                 "Make one with `dragoman token create --name NAME`, or listen on 127.0.0.1."
@@ -326,8 +336,9 @@ class _Server(uvicorn.Server):
             case Unboxed():
                 say.warn(UNBOXED)
         counts = await self._services.store.token_counts(time.time())
-        local = None if counts.all or kernel_says() else read_local_token(self._services.settings.data_dir)
-        say.advise(f"Try:  {health.example(shown, token=counts.all > 0 or local is not None)}")
+        asked = bool(counts.all) or self._services.settings.vouched  # for a token
+        local = None if asked or kernel_says() else read_local_token(self._services.settings.data_dir)
+        say.advise(f"Try:  {health.example(shown, token=asked or local is not None)}")
         if local:
             say.advise(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
         say.advise(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.")

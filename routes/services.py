@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct, field
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.settings import Settings
 from app.mcp.servers import McpServers
 from app.metrics.recorder import Metrics
+from app.models.endpoints.downloads import Downloads
 from app.models.endpoints.model_registry import Models
 from app.models.endpoints.registry import EndpointRegistry
 from app.models.endpoints.startup import ChooseProvider
@@ -24,10 +26,13 @@ from app.runs.digests.jobs import opened_digests
 from app.runs.run_factory import RunFactory
 from app.runs.run_manager import RunManager
 from app.schedules.service import Automation, opened_automation
+from app.secrets.sources import SecretSources
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.access.local_admin import LocalAdmin, opened_local_admin
+from routes.access.members import Speakers
+from routes.access.oidc import Provider, opened_provider
 from routes.access.request_rates import Rates, rates_of
 from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
@@ -54,6 +59,7 @@ class Services(Struct, kw_only=True):
     about_model: str
     presence: Presence
     endpoints: EndpointRegistry
+    downloads: Downloads
     factory: RunFactory
     runtime_settings: RuntimeSettings
     notifications: Notifications
@@ -61,8 +67,10 @@ class Services(Struct, kw_only=True):
     metrics: Metrics
     rates: Rates
     replication: Replication
+    speakers: Speakers
     local: LocalAdmin = field(default_factory=LocalAdmin)
     examined: set[str] = field(default_factory=set)  # endpoints whose models are being examined
+    provider: Provider | None = None
     draining: bool = False  # from the first signal to stop
 
     @property
@@ -81,6 +89,7 @@ async def open_services(
         opened_models(settings, storage, manager.runs, choose) as models,
         opened_run_factory(settings, storage, manager, models) as running,
         opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
+        aclosing(Downloads(settings, storage.store, models.registry)) as downloads,
         opened_digests(running.factory, storage.journal) as digests,
         storage.replication.following(
             Held(
@@ -94,7 +103,7 @@ async def open_services(
             )
         ),
     ):
-        factory = running.factory
+        factory, rates = running.factory, rates_of(storage.store)
         yield Services(
             settings=settings,
             store=storage.store,
@@ -107,14 +116,17 @@ async def open_services(
             about_model=models.about,
             presence=running.presence,
             endpoints=models.registry,
+            downloads=downloads,
             factory=factory,
             runtime_settings=running.runtime_settings,
             notifications=manager.notifications,
             automation=automation,
             metrics=storage.metrics,
-            rates=rates_of(storage.store),
+            rates=rates,
+            speakers=Speakers(storage.store, rates, manager.runs.ledger.limits, settings.max_members),
             replication=storage.replication,
             local=opened_local_admin(settings.data_dir),
+            provider=opened_provider(settings, storage.redactor, SecretSources.of(settings, os.environ)),
         )
 
 

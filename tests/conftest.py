@@ -45,6 +45,8 @@ WITH_A_MODEL = frozenset(
         "test_first_visit",
         "test_prefix",
         "test_served_models_over_http",
+        "test_model_downloads",
+        "test_page_get_model",
     }
 )
 MODEL_GROUP = "with a model"

@@ -21,6 +21,7 @@ from tools.builtin.plan import STATES, update_plan, with_plain_steps
 from tools.builtin.read_result import read_result
 from tools.builtin.read_skill import read_skill
 from tools.builtin.recall_history import recall_history
+from tools.builtin.search_files import search_files
 from tools.builtin.session_tools import SEND, list_sessions, read_session, send_to_session
 from tools.builtin.shell import running
 from tools.builtin.submit_plan import submit_plan, with_texts
@@ -231,6 +232,15 @@ WEB_SEARCH = Tool(
     untrusted=True,
     columns={"query": Column.CONTENT},
 )
+# Where folders of knowledge are named.
+SEARCH_FILES = _reading(
+    "search_files",
+    "Search files by words and meaning. Cite the places of what you use, as `notes.md:12-20`.",
+    _object({"query": _TEXT}, {"folder": _TEXT, "limit": _FROM_1}),
+    search_files,
+    paths={"folder": Folder},
+    least_window=LARGE_WINDOW,
+)
 # Where there is a memory over conversations.
 MEMORY = (
     _reading(
@@ -316,4 +326,4 @@ SESSION_TOOLS = (
 )
 
 # Every built-in tool, also those that are offered only where a setting turns them on.
-CATALOGUE = (*TOOLS, SUBMIT_PLAN, READ_SKILL, WEB_SEARCH, *MEMORY, *HELPER_TOOLS, *SESSION_TOOLS)
+CATALOGUE = (*TOOLS, SUBMIT_PLAN, READ_SKILL, WEB_SEARCH, SEARCH_FILES, *MEMORY, *HELPER_TOOLS, *SESSION_TOOLS)

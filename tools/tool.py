@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import DocumentAccess, HelperAccess, MemoryAccess, SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -89,6 +89,7 @@ class Context(Struct, frozen=True):
     accept_plan: Callable[[], None] | None = None  # lets a run that only plans act
     documents: DocumentAccess | None = None  # None where no conversation is kept
     memory: MemoryAccess | None = None  # None where there is no memory over conversations
+    knowledge: KnowledgeAccess | None = None  # None where no folder is searched
     helpers: HelperAccess | None = None  # None where they are switched off
     sessions: SessionAccess | None = None  # the same
     result_characters: int = 20_000  # of a result that the model gets, at most
@@ -154,7 +155,8 @@ class Tool(Struct, frozen=True):
     it, unless the request names it. `through`: the tool of an MCP server that its calls reach, so that it is disabled
     with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
     its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
-    (a document, a memory, a run), so that one whose outcome is lost is not made again.
+    (a document, a memory, a run), so that one whose outcome is lost is not made again. `local_time`: its argument
+    `time_zone`, if it is left out, is that of the person.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Tool(Struct, frozen=True):
     origin: Origin | None = None
     in_turn: bool = False
     keeps: bool = False
+    local_time: bool = False
     columns: Mapping[str, Column] = NO_COLUMNS
 
     @property

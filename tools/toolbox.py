@@ -105,6 +105,8 @@ def offered_by(decide: Decide) -> Offer:
 class Toolbox:
     """The tools of one principal. Its rules are applied twice: to the list of tools, and before each run."""
 
+    time_zone = ""  # of the person whose run it is, if it is known
+
     def __init__(
         self,
         tools: Iterable[Tool],
@@ -184,6 +186,8 @@ class Toolbox:
         Markers of the tool become arguments; a call of `call_tool` becomes the call inside (`tool_search`).
         """
         tool = self._tools.get(name)
+        if tool and tool.local_time and self.time_zone and not arguments.get("time_zone"):
+            arguments = {**arguments, "time_zone": self.time_zone}
         return name, tool.normalise(arguments) if tool else arguments
 
     def decide(self, name: str, arguments: Arguments) -> Decision:

@@ -13,6 +13,8 @@ from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, Protocol
 
+from msgspec import convert
+
 from app.budget.kinds import GRAIN, KINDS, BudgetKind, BudgetSpent, Tally
 from app.budget.places import Places
 from app.budget.tallies import MemoryTallies, Record, Tallies
@@ -23,6 +25,7 @@ from app.storage.principals import Budget, Principal
 from app.storage.usage import UsageStore
 from app.transcript.conversation import Conversation
 from app.transcript.prompt_prefixes import PromptPrefixes
+from tools.base.rights import Role
 
 UNLIMITED = Budget()
 EXCESS_S = 3600.0
@@ -133,7 +136,7 @@ class PromptExcess:
 
 
 class Ledger:
-    """All budgets of one server. `default` applies where a token sets no limit.
+    """All budgets of one server. `default` applies where a token sets no limit, `guests` where one of a guest does not.
 
     `model_checks` (of a principal, by its name) and `observers` are for the model requests that are metered with it.
     """
@@ -149,8 +152,10 @@ class Ledger:
         watch: Watch | None = None,
         model_checks: Callable[[str], ModelChecks] | None = None,
         observers: Observers | None = None,
+        guests: Budget = UNLIMITED,
     ) -> None:
         self._default = default
+        self._guests = with_defaults(guests, default)
         self._tallies: Tallies = tallies or MemoryTallies(store, clock)
         self.places = places or Places()
         self.excess = PromptExcess(clock)
@@ -160,9 +165,12 @@ class Ledger:
         self._watch = watch
 
     def limits(self, principal: Principal) -> Budget:
-        if principal.budget == UNLIMITED:  # as a rule; the look-up below takes five times the time
-            return self._default
-        return with_defaults(principal.budget, self._default)
+        default = self._guests if principal.role is Role.GUEST else self._default
+        if principal.budget == UNLIMITED:  # as a rule; the look-ups below take five times the time
+            return default
+        if principal.member == principal.name:  # a member, who has no more than its token
+            return lowest(principal.budget, default)
+        return with_defaults(principal.budget, default)
 
     async def reserve(
         self, principal: Principal, kind: BudgetKind, record: Record, most: float, least: float | None = None
@@ -217,6 +225,13 @@ def with_defaults(budget: Budget, default: Budget) -> Budget:
     return Budget(**{name: getattr(default, name) if value is None else value for name, value in own.items()})
 
 
+@lru_cache(256)
+def lowest(budget: Budget, other: Budget) -> Budget:
+    """Return the lower limit of each kind."""
+    pairs = {name: (getattr(budget, name), getattr(other, name)) for name in Budget.__struct_fields__}
+    return Budget(**{name: min((one for one in pair if one is not None), default=None) for name, pair in pairs.items()})
+
+
 def default_budget(settings: Settings) -> Budget:
     """Return the limits of the settings, where 0 means no limit."""
     return Budget(
@@ -226,3 +241,8 @@ def default_budget(settings: Settings) -> Budget:
         settings.tool_seconds_per_day or None,
         settings.cost_per_month or None,
     )
+
+
+def guest_budget(settings: Settings) -> Budget:
+    """Return the limits of guests by the settings."""
+    return convert(dict(settings.guest_budget), Budget)

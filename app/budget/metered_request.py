@@ -131,16 +131,16 @@ class MeteredRequest:
         note = None if self._request.verbatim else self._note_prompt  # each relayed request is a session of its own
         return replace(self._request, **limits, take_text=take_text, traceparent=trace, note_prompt=note)
 
-    def receiving(self, reply: Reply, totals: RunTotals, since: float | None = None) -> Self:
+    def receiving(self, reply: Reply, totals: RunTotals, prepared: RequestTimes | None = None) -> Self:
         """Set the reply that the answer goes to and the totals of the run.
 
-        `since`: when the preparation of a round began, whose times are reported.
+        `prepared`: the preparation of a round, whose times are reported.
         """
         self._reply = reply
         self._account = totals
         sent = monotonic()
-        self._times = RequestTimes(sent if since is None else since, sent)
-        self._in_round = since is not None
+        self._times = replace(prepared, sent=sent) if prepared else RequestTimes(sent, sent)
+        self._in_round = prepared is not None
         if recorder := self._conversation.recorder:
             reply.tape = recorder.begin_request(self._request, self._provider, in_round=self._in_round)
         return self

@@ -1,16 +1,20 @@
-"""Settings of connections: their limits, and the trusted proxies."""
+"""Settings of connections and guests: their limits, and the trusted proxies."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_network
+from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, field_validator
 
-from app.core.settings_fields import seconds, whole, words
+from app.core.settings_fields import seconds, setting, whole, words
+
+Limit = Literal["runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day", "cost_per_month"]
 
 
 class ConnectionSettings(BaseModel, defer_build=True):
-    """Connections and proxies."""
+    """Connections, proxies and guests."""
 
     max_connections: int = whole(
         4096,
@@ -26,12 +30,25 @@ class ConnectionSettings(BaseModel, defer_build=True):
         "proxies whose X-Forwarded-For is trusted, and whose connections are not limited per address",
         "addresses and networks, such as 10.0.0.2 or 10.0.0.0/8",
     )
+    guest_budget: Mapping[Limit, Annotated[int | float, Field(gt=0, le=10**12, allow_inf_nan=False)]] = setting(
+        {"runs": 4, "tokens_per_month": 500_000},
+        "budget of each guest and of each member of a bot's chats, where its token has none of its own",
+        f"a table such as {{tokens_per_month = 100000}}, with {', '.join(get_args(Limit))}",
+    )
+    max_members: int = whole(1000, 0, 10**6, "members of one bot's chats that are remembered; 0 takes no new ones")
     drain_delay_s: float = seconds(
         0.0,
         "time for which a server that was stopped still serves, so that load balancers that ask /readyz turn to others",
         low=0,
         high=600,
     )
+
+    @field_validator("guest_budget")
+    @classmethod
+    def _whole(cls, value: Mapping[str, float]) -> Mapping[str, float]:
+        if any(isinstance(amount, float) and name != "cost_per_month" for name, amount in value.items()):
+            raise ValueError("has a fraction, which only cost_per_month may have")
+        return value
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # imported by app.config.settings anyway
     from pydantic.fields import FieldInfo
 
 SECRET = frozenset(  # not repeated in errors: it may contain a key
-    {"model_key", "search_key", "memory_embeddings_key", "metrics_token", "endpoints"} | {"database_url", "secret_key"}
+    {"model_key", "search_key", "memory_embeddings_key", "metrics_token", "endpoints"}
+    | {"database_url", "secret_key", "model_hub_token", "oidc"}
 )
 MAX_SHOWN = 80
 PLAIN_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")
@@ -31,6 +32,8 @@ def as_written(value: object) -> str:
             return f"[{', '.join(map(_entry, value))}]"
         case Mapping():
             return _table({name: _entry(one) for name, one in value.items()})
+        case BaseModel():
+            return _entry(value)
         case bool():
             return str(value).lower()
     return str(value)  # str of a secret is its mask

@@ -1,4 +1,4 @@
-"""Settings of the memory over conversations."""
+"""Settings of the memory over conversations, and of knowledge in files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, SecretStr
 
-from app.core.settings_fields import number, setting, switch, whole
+from app.core.settings_fields import WORDS, number, setting, switch, whole, words
 
 AN_ADDRESS = "an http or https URL without a password in it, such as http://127.0.0.1:8080/v1"
 
@@ -28,6 +28,23 @@ class MemorySettings(BaseModel, defer_build=True):
     memory_embeddings_key: SecretStr | None = setting(
         None, "API key of that endpoint; prefer the environment", "printable ASCII without spaces"
     )
+
+
+class KnowledgeSettings(BaseModel, defer_build=True):
+    """Knowledge in files."""
+
+    knowledge: WORDS = words(
+        (),
+        "what search_files searches: folders of the workspace, uploads (files of messages), documents",
+        "relative paths such as docs; . is the whole workspace",
+    )
+
+
+def knowledge_problems(settings: KnowledgeSettings) -> Iterator[str]:
+    """Folders that no workspace has, a sentence each."""
+    for folder in settings.knowledge:
+        if not folder.isprintable() or not folder or folder.startswith(("/", "~")) or ".." in folder.split("/"):
+            yield f"knowledge names {folder!r}, which is not in the workspace. Write it relative to it, such as docs."
 
 
 def memory_problems(settings: MemorySettings) -> Iterator[str]:

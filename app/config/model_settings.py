@@ -27,6 +27,11 @@ class ModelSettings(BaseModel, defer_build=True):
     fallback: tuple[str, ...] = words(
         (), "models that answer, in this order, when the requested one cannot", "models such as local/qwen"
     )
+    fallbacks: Mapping[str, tuple[str, ...]] = setting(
+        {},
+        "models that answer in place of those of fallback, by the requested model",
+        'a table such as {"hosted/*" = ["other/big", "local/qwen"]}',
+    )
     utility: str | None = setting(
         None,
         "model for summaries, judges and doubtful ends of replies (default: the run's own; none judges ends)",

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from app.config.sign_in_settings import SIGN_IN_SETTINGS
 from app.core.hook_rows import MOST_HOOKS, HookRow
 from app.core.rules import OperatorRule
 from app.core.settings_fields import setting
 
-FILE_ONLY = frozenset({"hooks", "rules"})  # no flag and no variable, which others can see or set
+FILE_ONLY = frozenset({"hooks", "rules"}) | SIGN_IN_SETTINGS  # no flag and no variable, which others can see or set
 
 
 class HookSettings(BaseModel, defer_build=True):

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, fie
 from app.config.connection_settings import ConnectionSettings
 from app.config.display import wrong_values
 from app.config.label_settings import LabelSettings, label_problems
-from app.config.memory_settings import MemorySettings, memory_problems
+from app.config.memory_settings import KnowledgeSettings, MemorySettings, knowledge_problems, memory_problems
 from app.config.model_settings import ModelSettings, key_files, model_problems, rooted
 from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings, monitoring_problems
 from app.config.notification_settings import NotificationSettings
@@ -27,6 +27,7 @@ from app.config.replica_settings import ReplicaSettings
 from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
 from app.config.search_settings import SearchSettings, search_problems
 from app.config.serving_settings import ServingSettings
+from app.config.sign_in_settings import SignInSettings, sign_in_problems
 from app.config.sources import (
     SettingsError,
     absolute,
@@ -71,6 +72,7 @@ class Settings(
     AutomationSettings,
     NotificationSettings,
     MemorySettings,
+    KnowledgeSettings,
     LabelSettings,
     HookSettings,
     ProfileSettings,
@@ -79,6 +81,7 @@ class Settings(
     OperatorSettings,
     ReplicaSettings,
     ConnectionSettings,
+    SignInSettings,
     MonitoringSettings,
     TelemetrySettings,
 ):
@@ -226,7 +229,7 @@ class Settings(
             raise ValueError("is a model")
         return None if value is None else web_address(value)
 
-    @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token")
+    @field_validator("model_key", "search_key", "memory_embeddings_key", "metrics_token", "model_hub_token")
     @classmethod
     def _header_safe(cls, value: SecretStr | None) -> SecretStr | None:
         if value is None:
@@ -275,8 +278,10 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += model_problems(settings, settings.model_url)
     problems += search_problems(settings)
     problems += memory_problems(settings)
+    problems += knowledge_problems(settings)
     problems += hook_problems(settings, environ)
     problems += monitoring_problems(settings)
+    problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

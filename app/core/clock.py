@@ -33,6 +33,14 @@ class Clock(Struct, frozen=True):
         return text if at is None else f"{text}\n\n{_stamp(self, int(at // 60))}"
 
 
+def known_zone(name: str | None) -> str:
+    """Return the name of a time zone if this machine knows it, else an empty text."""
+    try:
+        return ZoneInfo(name).key if name else ""
+    except (KeyError, ValueError, OSError):
+        return ""
+
+
 @lru_cache(REMEMBERED)
 def _stamp(clock: Clock, minute: int) -> str:
     """Cached, because each request repeats the times of all its messages."""

@@ -322,8 +322,9 @@ class Usage(Struct, frozen=True):
 
     `cached_tokens` is the part of the prompt that the server had cached, if it reports that. `cost` is that of the
     round, `total_cost` that of the run so far, for models with a price. `timing` of a round holds `preparation_s`
-    (context fitted, budget reserved), `first_token_s` (from the request to the first token, queue and retries included)
-    and `tokens_per_s` (from the first token on; left out if the answer came at once).
+    (context fitted, which took `context_s` of it, then budget reserved and hooks run), `first_token_s` (from the
+    request to the first token, queue and retries included) and `tokens_per_s` (from the first token on; left out if the
+    answer came at once).
 
     `prompt_bytes` are those of the tools, the system text and the messages in the request, and the first `prefix_bytes`
     of them are the same as in the session's round before, which servers read from their caches. `prefix_break` says why

@@ -48,9 +48,10 @@ OWN = frozenset(
         *("web_fetch", "web_search", "search_tools", "call_tool"),
         # These state the labels of what they show.
         *("delegate", "ask_model", "list_sessions", "read_session", "send_to_session"),
-        *("remember", "recall_memory", "forget", "manage_sessions", "manage_memory"),
+        *("remember", "recall_memory", "forget", "manage_sessions", "manage_memory", "search_files"),
+        *("manage_jobs", "manage_schedules", "manage_server"),
         # These show nothing of conversations.
-        *("manage_mcp", "manage_endpoints", "manage_models", "manage_tokens"),
+        *("manage_mcp", "manage_endpoints", "manage_models", "manage_tokens", "manage_webhooks"),
     }
 )
 

@@ -6,7 +6,7 @@ scale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
@@ -27,15 +27,18 @@ class FoundMemory(Struct, frozen=True):
     similarity: float | None
 
 
-def fused(by_words: Sequence[str], near: Sequence[Near], floor: float) -> dict[str, float | None]:
+def fused(
+    by_words: Sequence[str], near: Sequence[Near], floor: float, without_vector: Collection[str] = ()
+) -> dict[str, float | None]:
     """Return what the ways have found, best first, with its similarity; what is less than the floor only by words.
 
-    `near` is empty where there are no vectors; then words alone decide.
+    `near` is empty where there are no vectors; then words alone decide. What is `without_vector` as yet has by meaning
+    the rank that it has by words.
     """
     similar = {one.id: one.similarity for one in near if one.similarity >= min(floor, FLOOR)}
     scores = dict[str, float]()
     for rank, one in enumerate(by_words, start=1):
-        scores[one] = WORDS_WEIGHT / (RANK_CONSTANT + rank)
+        scores[one] = (WORDS_WEIGHT + (one in without_vector)) / (RANK_CONSTANT + rank)
     for rank, memory in enumerate(similar, start=1):
         scores[memory] = scores.get(memory, 0.0) + 1 / (RANK_CONSTANT + rank)
     best = sorted(scores, key=scores.__getitem__, reverse=True)

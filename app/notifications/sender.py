@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import httpx2
 from msgspec import Struct
@@ -24,6 +25,8 @@ from tools.web.url_target import parsed
 TIME_LIMIT_S = 10.0
 PORTS = {"http": 80, "https": 443}
 LONGEST_URL = 2048
+T = TypeVar("T")
+Read = Callable[[httpx2.Response], Awaitable[T]]
 REFUSED = (
     "is not on the public internet; the operator of this server can allow a private host with the setting private_hosts"
 )
@@ -90,8 +93,7 @@ class Sender:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
         """Send a request, and return in bounded time."""
         try:
-            async with asyncio.timeout(self._time_limit_s):
-                return await self._post(*await self.check(url), headers, body)
+            return await self.exchange("POST", url, headers, body, _attempt)
         except TimeoutError:
             return Attempt(None, f"no answer within {self._time_limit_s:g} s")
         except UnfitUrl as unfit:
@@ -99,28 +101,38 @@ class Sender:
         except (httpx2.HTTPError, ValueError) as error:
             return Attempt(None, f"the request failed: {_reason(error)}")
 
-    async def _post(
-        self, url: httpx2.URL, addresses: Sequence[Address], headers: Mapping[str, str], body: bytes
-    ) -> Attempt:
-        host = {"Host": url.netloc.decode("ascii")}
+    async def exchange(
+        self, method: str, written: str, headers: Mapping[str, str], body: bytes | None, read: Read[T]
+    ) -> T:
+        """Return what `read` makes of the answer. Raises UnfitUrl, TimeoutError, httpx2.HTTPError."""
+        async with asyncio.timeout(self._time_limit_s):
+            url, addresses = await self.check(written)
+            return await self._exchange(httpx2.Request(method, url, headers=headers, content=body), addresses, read)
+
+    async def _exchange(self, request: httpx2.Request, addresses: Sequence[Address], read: Read[T]) -> T:
+        url = request.url
         for last, address in enumerate(addresses, start=1 - len(addresses)):
             async with httpx2.AsyncClient(
                 transport=await self._connect(), timeout=httpx2.Timeout(self._time_limit_s), trust_env=False
             ) as client:
                 try:
                     async with client.stream(
-                        "POST",
+                        request.method,
                         url.copy_with(host=str(address), fragment=None),
-                        content=body,
-                        headers=host | dict(headers),
+                        content=request.content,
+                        headers=request.headers,
                         extensions={"sni_hostname": url.host},
                         follow_redirects=False,
                     ) as response:
-                        return attempt_of(response)
+                        return await read(response)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout):
                     if last == 0:
                         raise
         raise AssertionError("a host that may be reached has an address")
+
+
+async def _attempt(response: httpx2.Response) -> Attempt:
+    return attempt_of(response)
 
 
 def attempt_of(response: httpx2.Response) -> Attempt:

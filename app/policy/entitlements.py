@@ -27,8 +27,8 @@ class NotEntitled(NotFound):
     """The role of the owner does not allow it: nothing is there to act for."""
 
 
-def check_entitled(principal: Principal, kind: Kind) -> None:
-    """Raises NotEntitled."""
-    if principal.role.rank < LEAST_ROLE[kind].rank:
+def check_entitled(principal: Principal, kind: Kind, *, guests: bool = False) -> None:
+    """Check the role; `guests` may have it, too. Raises NotEntitled."""
+    if principal.role.rank < LEAST_ROLE[kind].rank and not guests:
         who = f"{principal.name} is a {principal.role}"
         raise NotEntitled(f"Guests have no {kind}, and {who}. An admin can raise the role under People.")

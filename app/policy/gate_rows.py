@@ -184,6 +184,8 @@ def _accepts_plan(request: AccessRequest, _: Decision | None) -> Decision | None
 
 
 def _always(request: AccessRequest, _: Decision | None) -> Decision | None:
+    if request.effect and request.effect.firm:
+        return Ask(f"{request.effect.what}{_taint(request)}")
     if request.tool.approval != "always":
         return None
     effect = request.effect.what if request.effect else ""
@@ -297,7 +299,7 @@ RIGHTS: Rows = (
 # The first of these that decides ends the questions.
 QUESTIONS: Rows = (
     DecisionRow("plan_accepted", "asks", "that submits a plan", _accepts_plan, opens=True),
-    DecisionRow("always", "asks", 'of a tool with `approval = "always"`', _always, opens=True),
+    DecisionRow("always", "asks", 'of a tool with `approval = "always"`, or that adds a schedule', _always, opens=True),
     DecisionRow("reads", "allows", "that only reads, unless untrusted text may have chosen where", _reads, opens=True),
     DecisionRow(
         "untrusted",
@@ -365,10 +367,14 @@ def _effect_inside(request: AccessRequest) -> str:
 
 def _warning(request: AccessRequest) -> str:
     """Return the warning that is added to a question in a tainted or labelled conversation."""
-    taint = " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
+    taint = _taint(request)
     labels = request.policy.labels.asking(request.tool)
     why = f" {request.foreign}" if request.policy.evidence else ""
     return f"{taint}{why} {carried(labels)}" if labels else f"{taint}{why}"
+
+
+def _taint(request: AccessRequest) -> str:
+    return " This conversation holds untrusted text, which may have asked for it." if request.policy.tainted else ""
 
 
 def _is_named_command(request: AccessRequest) -> bool:

@@ -17,6 +17,7 @@ OF_TOOLS: MappingProxyType[str, SourceKind] = MappingProxyType(
         "ask_user": "person",
         "read_file": "file",
         "list_files": "file",
+        "search_files": "file",
         "read_skill": "file",
         "recall_memory": "memory",
         "read_document": "document",

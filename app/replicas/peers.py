@@ -35,7 +35,8 @@ class Peers(Protocol):
     def lock(self, kind: str, name: str) -> AbstractAsyncContextManager[None]:
         """Be the only holder of this name among all servers.
 
-        Locks of one kind must not be nested; those of different kinds in the order places in session in key.
+        Locks of one kind must not be nested; those of different kinds in this order: places in session in conversation
+        in key in background.
         """
 
     def changing(

@@ -62,7 +62,9 @@ from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
+from app.transcript.run_request import SPEAKER
 from app.transcript.run_totals import RunTotals
+from app.transcript.timings import RequestTimes
 from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
@@ -122,10 +124,12 @@ class Agent(Struct):
         return [TOKENS, *([COST] if money else []), *([TOOL_SECONDS] if runs_tools else [])]
 
     def policy_with(self, policy: str) -> str:
-        """Return the policy to store with the run: that of its request, as profiles have changed it."""
-        if self.narrowed is None:
+        """Return the policy to store with the run: that of its request, as profiles have changed it, and the member."""
+        principal = self.scope.gate.principal
+        if self.narrowed is None and not principal.is_linked:
             return policy
-        return json.dumps(json.loads(policy) | json.loads(self.narrowed.policy()))
+        narrowed = json.loads(self.narrowed.policy()) if self.narrowed else {}
+        return json.dumps(json.loads(policy) | narrowed | ({SPEAKER: principal.member} if principal.is_linked else {}))
 
     def time_limit_within(self, requested_s: float) -> float:
         """Return the time limit of the run, which profiles may have lowered."""
@@ -349,6 +353,7 @@ class Agent(Struct):
                 await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
             since = monotonic()
             fitted = await self.view.fit(context.conversation, self.toolbox.offered, plan, self.totals)
+            times = RequestTimes(since, since, fitted=monotonic())
             await context.emit_all(fitted.events)
             self._record(context.conversation, fitted, plan)
             if self.unmetered:
@@ -358,7 +363,7 @@ class Agent(Struct):
                 await context.emit(cut)
                 self.unmetered = 0
             try:
-                return await self._request(context, reply, fitted, since)
+                return await self._request(context, reply, fitted, times)
             except ProviderFailed as failure:
                 if broken := self.discipline.go_on(plan, reply, failure, self.totals):
                     return await context.emit(broken)
@@ -374,8 +379,8 @@ class Agent(Struct):
             removed = conversation.messages if fitted.events else ()
             recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools, removed=removed)
 
-    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, since: float) -> None:
-        """Make one request, whose preparation began at `since`.
+    async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, times: RequestTimes) -> None:
+        """Make one request; `times` are those of its preparation.
 
         What the model wrote is in the history afterwards, however the stream ends.
         """
@@ -387,7 +392,7 @@ class Agent(Struct):
         metered_request = await self.scope.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
-        with metered_request.receiving(reply, self.totals, since):  # a request that is cut off has cost tokens too
+        with metered_request.receiving(reply, self.totals, times):  # a request that is cut off has cost tokens too
             try:
                 take_text = self._taking(context, reply, metered_request)
                 request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)

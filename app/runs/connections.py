@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from app.storage.changes import StoreFailed
+from app.storage.people.members import bot_of
 from app.storage.principals import Principal, in_use
 from app.storage.store import Store
 from app.storage.tokens import TokenCounts, TokenRow
@@ -70,10 +71,11 @@ class OpenStream:
     `cut` ends the stream at once; who writes it sets that.
     """
 
-    __slots__ = ("_left", "_places", "closed", "cut", "left", "page", "principal", "sign_in")
+    __slots__ = ("_left", "_places", "bot", "closed", "cut", "left", "page", "principal", "sign_in")
 
-    def __init__(self, places: Places, principal: str, *, page: bool = False, sign_in: str = "") -> None:
+    def __init__(self, places: Places, principal: str, *, page: bool = False, sign_in: str = "", bot: str = "") -> None:
         self.principal = principal
+        self.bot = bot  # whose token it was opened with, for a member
         self.sign_in = sign_in  # the lasting one that it was opened with
         self.page = page  # a person may decide there
         self.cut: Callable[[], None] = _nothing
@@ -137,7 +139,7 @@ class Presence:
         if (count := self.streams(principal.name)) >= self._max_streams:
             most = f"{count} streams are open, which is the most for one user."
             raise TooManyStreams(f"{most} Close one, or raise DRAGOMAN_MAX_STREAMS.")
-        place = OpenStream(self, principal.name, page=page, sign_in=principal.sign_in)
+        place = OpenStream(self, principal.name, page=page, sign_in=principal.sign_in, bot=bot_of(principal.member))
         self._places.setdefault(principal.name, set()).add(place)
         return place
 
@@ -216,7 +218,9 @@ class Presence:
     def _begin_to_show_out(self, names: set[str]) -> None:
         if not names:
             return
-        here = self._places.keys() | self._runs.at_work() | self._jobs.at_work()
+        jobs = {name for one in self._jobs.at_work() for name in (one, bot_of(one))}
+        bots = {place.bot for places in self._places.values() for place in places}
+        here = self._places.keys() | self._runs.at_work() | jobs | bots
         for name in (names & here) - self._leaving.keys():
             self._leaving[name] = asyncio.create_task(self._show_out(name), name=f"show out {name}")
 
@@ -238,19 +242,24 @@ class Presence:
             await asyncio.wait([ending], timeout=ENDING_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
-                    for place in list(self._places.get(name, ())):
+                    for place in self._opened_by(name):
                         await place.wait_left()
-            for place in list(self._places.get(name, ())):
+            for place in self._opened_by(name):
                 place.close()
             await ending
         finally:
             ending.cancel()
             del self._leaving[name]
 
+    def _opened_by(self, name: str) -> list[OpenStream]:
+        """The streams of a principal, and those that its token has opened for members."""
+        return [place for places in self._places.values() for place in places if name in (place.principal, place.bot)]
+
     async def _end_work(self, name: str) -> None:
         await self._runs.cancel_of(name, REVOKED)  # first: until it is stopped, a run may start a job
-        theirs = [job.id for job in self._jobs.listed(name) if job.under_way]
-        await asyncio.gather(*(self._end_job(job, name) for job in theirs))
+        owners = [one for one in self._jobs.at_work() if name in (one, bot_of(one))]
+        theirs = [(job.id, one) for one in owners for job in self._jobs.listed(one) if job.under_way]
+        await asyncio.gather(*(self._end_job(job, owner) for job, owner in theirs))
 
     async def _end_job(self, job: str, name: str) -> None:
         try:

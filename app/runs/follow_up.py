@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from app.budget.kinds import BudgetSpent
 from app.core.data_delimiters import as_data
 from app.storage.runs import InboxRow
 from app.storage.store import Store
@@ -32,6 +33,7 @@ LAST = (
     "your next message."
 )
 REQUESTS_EACH = 5  # model requests that all follow-ups together may make, for each that may begin
+BUSY_S = 5.0  # until a follow-up is tried again for which there were too many runs
 PAUSE_S = 0.1  # between two looks at a session whose run is only just beginning
 
 _log = logging.getLogger(__name__)
@@ -102,8 +104,16 @@ class FollowUps:
     """Tells each session of the ends of its jobs, one after the other, each at most once."""
 
     def __init__(
-        self, jobs: Jobs, turns: Turns, begin: Begin, keep: Keep, unpaused: Callable[[], Awaitable[None]]
+        self,
+        jobs: Jobs,
+        turns: Turns,
+        begin: Begin,
+        keep: Keep,
+        unpaused: Callable[[], Awaitable[None]],
+        *,
+        busy_s: float = BUSY_S,
     ) -> None:
+        self._busy_s = busy_s
         self._jobs = jobs
         self._unpaused = unpaused
         self._turns = turns
@@ -123,9 +133,11 @@ class FollowUps:
                 await self._unpaused()
                 await self._quiet(job.session)
                 # Surely: what has begun is to be kept as given.
-                await run_shielded(self._start_run(job, message))
+                if await run_shielded(self._start_run(job, message)):
+                    await asyncio.sleep(self._busy_s)
 
-    async def _start_run(self, job: Job, message: str) -> None:
+    async def _start_run(self, job: Job, message: str) -> bool:
+        """Start the run; return True if it is to wait, because there are as many background runs as may be."""
         try:
             # Ended from outside: by the kill switch, or by a signal as when the machine shuts down. No run begins by
             # itself after that. What a person cancelled alone does not come here: it has no follow-up any more.
@@ -133,13 +145,16 @@ class FollowUps:
                 raise NoRoom
             await self._begin(job, message)
         except (SessionBusy, Paused):
-            return
+            return False
+        except BudgetSpent:
+            return True
         except NoRoom:
             _log.warning("follow-up run for job %s not started: waits for the next message in its session", job.id)
             await self._keep(job, message)
         except NotFound as gone:
             _log.info("follow-up run for job %s not started: %s", job.id, gone)
         await self._jobs.set_follow_up(job.id, FollowUp.GIVEN)
+        return False
 
     async def _quiet(self, session: str) -> None:
         while run := await self._turns.under_way(session):

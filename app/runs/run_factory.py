@@ -33,11 +33,13 @@ from app.context.prompt import PLAN_FIRST, READ_ONLY
 from app.context.run_rules import RunFacts, sandbox_facts
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
+from app.core.clock import known_zone
 from app.core.data_delimiters import RULE
 from app.core.rules import ApprovalMode, WhenAbsent
 from app.hooks.hooks import Hooks
 from app.hooks.run_hooks import hooks_of_run
-from app.labels.run_labels import LabelServices, labels_of_run
+from app.knowledge.knowledge import CallKnowledge, Knowledge
+from app.labels.run_labels import LabelServices, RunLabels, labels_of_run
 from app.mcp.servers import McpServers
 from app.memory.memories import Memories
 from app.memory.startup import memory_of_run
@@ -122,6 +124,7 @@ class RunFactory(Struct, kw_only=True):
     labels: LabelServices | None
     secrets: Secrets
     marks: MarkIndex | None = None
+    knowledge: Knowledge | None = None
     histories: HistoryCache = field(default_factory=HistoryCache)
     outputs: Outputs = field(default_factory=Outputs)
     choices: ToolChoices = field(default_factory=ToolChoices)
@@ -251,7 +254,9 @@ class RunFactory(Struct, kw_only=True):
         also = (READ_SKILL,) if has_skills and (names is None or READ_SKILL.name in names) else ()
         names = names and [name for name in names if not has_skills or name != READ_SKILL.name]
         window, declared = route.known_window, options.client_tools or ()
-        return self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
+        toolbox = self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
+        toolbox.time_zone = known_zone(options.time_zone)
+        return toolbox
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
         rules, unseen = self.settings.tools, self.mcp.manager.unseen()
@@ -275,9 +280,9 @@ class RunFactory(Struct, kw_only=True):
         options = await self.resolved(principal, options, session)
         route = self.route(principal, options)
         utility = self.models.utility(route)
-        workspace, persona, project = await read_in_thread(self._read_folders, principal)
+        home, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
-        workspace = await self._work_folder(workspace, options, above, self.scratch.of(own))
+        workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
         await self.runs.enter_permissions(gate, options.permissions)
         toolbox_of = partial(self._toolbox_of, options, gate, route, project)
@@ -315,6 +320,7 @@ class RunFactory(Struct, kw_only=True):
             terminals=RunTerminals(self.settings.pty, options.terminal, self.runs.is_left),
             documents=self.runs.documents,
             memory=memory_of_run(self.settings, self.memories, principal.name) if remembers else None,
+            knowledge=self._knowledge_of(gate, home, session or "", labels),
             hooks=hooks_of_run(self.hooks, principal.name),
             secrets=self.secrets,
             delegation=self._delegation(options, limits),
@@ -430,6 +436,14 @@ class RunFactory(Struct, kw_only=True):
             scope.find_tools(),
             partial(ordinary_texts, self.built_in, RULE, persona.soul, persona.user, project),
             instructions=texts.override.text if texts.override else "",
+        )
+
+    def _knowledge_of(self, gate: Gate, home: Path, session: str, labels: RunLabels | None) -> CallKnowledge | None:
+        """Return the knowledge of a run; None where there is none."""
+        if self.knowledge is None:
+            return None
+        return CallKnowledge(
+            self.knowledge, gate, own=home, workspace=gate.policy.workspace, session=session, labels=labels
         )
 
     def _view(self, options: RunOptions, route: ModelRoute, prompt: Opening, notes: SideQuery) -> View:

@@ -40,10 +40,20 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.people.permissions import PermissionRow
 from app.storage.principals import Principal
 from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
-from app.storage.sessions import SessionRow, SessionTools
+from app.storage.sessions import ConversationKey, SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
-from app.transcript.run_request import MAX_LINE, IdempotencyKey, NotFound, RunOver, RunRequest, SessionBusy, Stopping
+from app.transcript.run_request import (
+    MAX_LINE,
+    IdempotencyKey,
+    NotFound,
+    RunOver,
+    RunRequest,
+    SessionBusy,
+    Stopping,
+    is_open_to,
+    names_behind,
+)
 from app.workspace.document_texts import with_texts
 from app.workspace.placing import placed
 from tools.base.tasks import gather_all
@@ -136,14 +146,27 @@ class RunManager:
         return row
 
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
+        if not turn.conversation:
+            return await self._start_in(agent, principal, turn)
+        owned = principal.keeper, turn.conversation
+        async with self.peers.lock("conversation", "\n".join(owned)):  # two first messages begin one session
+            session = await self._store.keyed_session(*owned)
+            try:
+                return await self._start_in(agent, principal, replace(turn, session=session))
+            except NotFound:
+                if session is None or await self._store.keyed_session(*owned):
+                    raise
+                return await self._start_in(agent, principal, replace(turn, session=None))  # deleted just now
+
+    async def _start_in(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()
         await self._lost.keep_all()
         if limited := turn.asked or turn.budgeted:
             await self.ledger.check(principal, agent.budgets())
         session = turn.session or turn.new_session or f"ses_{token_hex(10)}"
         async with self.peers.lock("session", session):  # it is not deleted meanwhile
-            if turn.session is not None and await self._store.owner_of(session) != principal.name:
-                raise no_session(session)
+            if turn.session is not None:
+                await self._check_session(session, principal)
             others = await self._line.in_order(session) if turn.session else ()
             if others and (turn.when_busy == "refuse" or len(others) >= MAX_LINE):
                 raise SessionBusy(others[0], len(others) - 1)
@@ -161,7 +184,7 @@ class RunManager:
                     policy=policy,
                 )
                 if not turn.unlisted:
-                    self._put_rows(row, turn, begins_session=turn.session is None)
+                    self._put_rows(row, turn, principal, begins_session=turn.session is None)
                 live = self._made(row, agent, agent.time_limit_within(turn.time_limit_s), turn=turn)
                 live.keep(turn.imported)
                 if turn.has_message:
@@ -171,7 +194,7 @@ class RunManager:
                 self._begin(live)
         return row
 
-    def _put_rows(self, row: RunRow, turn: RunRequest, *, begins_session: bool) -> None:
+    def _put_rows(self, row: RunRow, turn: RunRequest, principal: Principal, *, begins_session: bool) -> None:
         """Put the rows of a new run, and of what it can be found by."""
         if begins_session:
             modes = modes_in(row.policy)
@@ -186,6 +209,8 @@ class RunManager:
                     temporary=TEMPORARY in modes,
                 )
             )
+            if turn.conversation:
+                self._journal.put(ConversationKey(principal.keeper, turn.conversation, row.session))
         self._journal.put(row)
         if turn.key:
             self._journal.put(KeyRow(row.principal, turn.key.value, turn.key.body, row.id, row.created))
@@ -288,9 +313,18 @@ class RunManager:
         await self._lost.keep(run)
         live = self._live.get(run)
         row = live.row if live and live.is_unlisted else await self._store.run(run)
-        if row is None or row.principal != principal.name:
+        if row is None or not is_open_to(row, principal):
             raise NotFound(f"There is no run {run!r}. GET /sessions/{{id}} lists the runs of a session.")
         return row
+
+    async def _check_session(self, session: str, principal: Principal) -> None:
+        """Check that a run of a principal may begin in a session. Raises NotFound."""
+        if await self._store.owner_of(session) != principal.name:
+            raise no_session(session)
+        if principal.is_linked:
+            first = await self._store.next_run(session, None)
+            if first is None or not is_open_to(first, principal):
+                raise no_session(session)
 
     async def session(self, session: str, principal: Principal) -> SessionRow:
         row = await self._store.session(session)
@@ -370,8 +404,8 @@ class RunManager:
         await gather_all(self.cancel(run, why) for run in list(self._live))
 
     async def cancel_of(self, principal: str, why: str) -> None:
-        """Stop whatever a principal has under way."""
-        theirs = [run for run, live in self._live.items() if live.row.principal == principal]
+        """Stop whatever a principal has under way, and what the token of that name has begun for members."""
+        theirs = [run for run, live in self._live.items() if principal in names_behind(live.row)]
         await asyncio.gather(*(self.cancel(run, why) for run in theirs))
 
     async def waiting(self, session: str) -> list[RunRow]:
@@ -393,7 +427,7 @@ class RunManager:
 
     def at_work(self) -> set[str]:
         """The principals that have a run under way."""
-        return {live.row.principal for live in self._live.values()}
+        return {name for live in self._live.values() for name in names_behind(live.row)}
 
     async def delete_session(self, session: str, principal: Principal) -> None:
         async with self.peers.lock("session", session):
@@ -444,6 +478,8 @@ class RunManager:
 
         Where calls can wait for a person, they are read with the first call that could use one.
         """
+        if gate.principal.is_linked:
+            chosen = ()  # they were given to the account, not to a bot
         gate.chosen_permissions = chosen
         if gate.policy.unattended:
             gate.permit(await self.approvals.permissions(gate.principal.name, chosen))

@@ -46,6 +46,7 @@ class RunOptions(RunDefaults, SessionModes):
     channel: Channel | None = None
     terminal: TerminalSize | None = None
     permissions: list[Annotated[str, Field(max_length=64)]] | None = Field(default=None, max_length=200)
+    time_zone: str | None = Field(default=None, max_length=64)
     client_tools: list[ClientTool] | None = Field(default=None, max_length=MOST_CLIENT_TOOLS)
     system: Annotated[SystemText | None, BeforeValidator(as_fields)] = None
     _pinned: Pinned | None = PrivateAttr(default=None)

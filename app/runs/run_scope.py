@@ -14,6 +14,7 @@ from app.checkpoints.checkpoints import Checkpoints
 from app.core.provider import CallForm
 from app.documents.library import Library
 from app.hooks.run_hooks import RunHooks
+from app.knowledge.knowledge import CallKnowledge
 from app.labels.run_labels import RunLabels
 from app.memory.call_memory import OwnMemory
 from app.policy.approvals import Approvals
@@ -67,6 +68,7 @@ class RunScope(Struct, kw_only=True, weakref=True):
     terminals: RunTerminals = RunTerminals()
     documents: Library | None = None
     memory: OwnMemory | None = None
+    knowledge: CallKnowledge | None = None
     labels: RunLabels | None = None
     delegation: Delegation | None = None
     hooks: RunHooks | None = None

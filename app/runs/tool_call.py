@@ -219,6 +219,7 @@ class ToolCall(Struct, frozen=True):
             accept_plan=scope.gate.act,
             documents=CallDocuments(scope.documents, self.conversation, call) if scope.documents else None,
             memory=CallMemory(scope.memory, self.conversation, scope.labels, call) if scope.memory else None,
+            knowledge=scope.knowledge,
             helpers=helpers,
             sessions=sessions,
             result_characters=scope.results.characters,

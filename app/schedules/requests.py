@@ -16,7 +16,7 @@ from app.runs.run_options import RunOptions
 from app.schedules.signatures import SCHEMES
 from app.schedules.templates import UnfitTemplate, placeholders
 from app.schedules.times import KINDS, MOST_CHARACTERS, MOST_JITTER_S
-from app.storage.schedules import OccurrenceOfRun, ScheduleRow, TriggerRow
+from app.storage.schedules import HERE, NEW, OccurrenceOfRun, ScheduleRow, TriggerRow
 from app.transcript.titles import one_line
 
 MOST_TEXT = 32_000  # characters of a message or template
@@ -54,7 +54,6 @@ class RunPart(StrictModel):
     max_calls: int | None = Field(default=None, ge=1, le=100_000)
     max_tokens: int | None = Field(default=None, ge=1, le=10**12)
     time_limit_s: float | None = Field(default=None, gt=0, le=DAY_S)
-    session: Literal["new", "one"] = "new"
     enabled: bool = True
 
     @property
@@ -63,7 +62,10 @@ class RunPart(StrictModel):
 
 
 class ScheduleRequest(RunPart):
-    """The body of POST /schedules, with exactly one of `cron`, `every` and `once`."""
+    """The body of POST /schedules, with exactly one of `cron`, `every` and `once`.
+
+    `session` is `new`, `one`, or the id of the conversation that the runs go on in.
+    """
 
     cron: str | None = Field(default=None, max_length=MOST_CHARACTERS)
     every: str | None = Field(default=None, max_length=MOST_CHARACTERS)
@@ -71,6 +73,7 @@ class ScheduleRequest(RunPart):
     time_zone: str | None = Field(default=None, max_length=64)
     missed: Literal["run", "skip"] = "run"
     jitter_s: float = Field(default=0, ge=0, le=MOST_JITTER_S, allow_inf_nan=False)
+    session: str = Field(default=NEW, min_length=1, max_length=64)
 
     @model_validator(mode="after")
     def _one_time(self) -> ScheduleRequest:
@@ -92,6 +95,7 @@ class TriggerRequest(RunPart):
     """The body of POST /triggers. `template` says what of a delivery's body the model reads; without it, all."""
 
     scheme: Literal[tuple(SCHEMES)] = "hmac"  # type: ignore[valid-type]
+    session: Literal["new", "one"] = "new"
     template: str = Field(default="", max_length=MOST_TEXT)
 
     @model_validator(mode="after")
@@ -110,7 +114,7 @@ def run_fields(row: ScheduleRow | TriggerRow) -> dict[str, Any]:
         "name": row.name,
         "message": row.text,
         **{name: policy.get(name) for name in OPTIONS},
-        "session": row.place,
+        "session": row.session if row.place == HERE else row.place,
         "enabled": row.enabled,
     }
 

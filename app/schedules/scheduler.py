@@ -8,6 +8,7 @@ that creates the run: after a kill either both are there, or neither, and then t
      |---- later than LATE_S, missed: skip ---> missed
      |---- last run still under way ----------> skipped
      |---- owner, tools or budget gone -------> refused
+     |---- its conversation deleted ----------> refused, and switched off
      +---- else ------------------------------> started
 """
 
@@ -27,13 +28,16 @@ from app.budget.kinds import BudgetSpent
 from app.config.folders import FolderUnusable
 from app.core.events import Notice
 from app.core.settings_fields import DAY_S
-from app.schedules.starts import KEPT, Starts
+from app.schedules.starts import KEPT, ConversationGone, Starts
 from app.schedules.times import MOST_COUNTED, Timetable, UnfitTime, jitter
+from app.schedules.words import reminder_message
 from app.storage.audit import AuditRow
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import RunRow
 from app.storage.schedules import (
+    HERE,
     MISSED,
+    ONE,
     REFUSED,
     SKIPPED,
     STARTED,
@@ -73,7 +77,7 @@ class Due(Struct, frozen=True):
 
     def moved(self, run: RunRow | None = None) -> ScheduleRow:
         """The schedule once this time has been handled."""
-        session = run.session if run and self.row.place == "one" else self.row.session
+        session = run.session if run and self.row.place == ONE else self.row.session
         reckoned = self.row.reckoned if self.at is None else self.now
         return replace(
             self.row, next=self.following, reckoned=reckoned, session=session, run=run.id if run else self.row.run
@@ -147,7 +151,8 @@ class Scheduler:
             now = self._clock()
             since = now if row.reckoned is None else min(row.reckoned, now)
             if known:  # a run may have begun meanwhile
-                row = replace(row, session=known.session, run=known.run)
+                kept = known.session if known.place == row.place else None
+                row = replace(row, session=row.session if row.place == HERE else kept, run=known.run)
                 if known.reckoned is not None and timetable(known) == timetable(row):
                     handled = min(known.reckoned, now)
                     since = handled if known.enabled else max(since, handled)
@@ -164,6 +169,16 @@ class Scheduler:
             self._refusals.pop(row.id, None)
             self._not_before.pop(row.id, None)
             self._news(row)
+
+    def in_conversation(self, session: str, principal: str) -> list[ScheduleRow]:
+        """Return those that answer in a conversation, oldest first."""
+        return [row for row in self.of(principal) if row.place == HERE and row.session == session]
+
+    async def remove_with(self, session: str, principal: str) -> None:
+        """Remove those that answer in a conversation, which is being deleted. Raises StoreFailed."""
+        async with self.changing:
+            for row in self.in_conversation(session, principal):
+                await self.remove(row, principal)
 
     async def run_now(self, schedule: str, principal: str) -> RunRow:
         """Begin a run beside the schedule's times.
@@ -263,6 +278,8 @@ class Scheduler:
                     self._not_before[row.id] = due.now + RETRY_S
                 else:
                     await self._record(due, REFUSED, str(spent))
+            except ConversationGone as gone:
+                await self._record(due, REFUSED, str(gone), ends=True)
             except (NotFound, FolderUnusable) as reason:
                 await self._record(due, REFUSED, str(reason))
 
@@ -280,7 +297,8 @@ class Scheduler:
 
         key = IdempotencyKey(f"schedule\n{row.id}\n{occurrence}", "")  # no request can have it: theirs are printable
         notice = Notice("schedule_late", due.late) if due.late else None
-        run = await self._starts.begin(row, RunRequest(row.text, key=key, notice=notice, beside=beside))
+        text = reminder_message(row, due.now, due.late) if row.place == HERE else row.text
+        run = await self._starts.begin(row, RunRequest(text, key=key, notice=notice, beside=beside))
         moved = due.moved(run)
         if run.id not in begun:  # the clock was set back: this time has had its run
             await self._factory.store.write([_step(moved)])
@@ -288,12 +306,12 @@ class Scheduler:
         self._keep(moved)
         return run
 
-    async def _record(self, due: Due, outcome: str, reason: str) -> None:
-        """Record a time that began no run. Raises StoreFailed."""
+    async def _record(self, due: Due, outcome: str, reason: str, *, ends: bool = False) -> None:
+        """Record a time that began no run; if the schedule `ends`, none will. Raises StoreFailed."""
         row = due.row
-        moved = due.moved()
+        moved = replace(due.moved(), enabled=False, next=None) if ends else due.moved()
         reached = OccurrenceRow(row.id, due.occurrence, at=due.now, outcome=outcome, reason=reason, due=due.at)
-        changes: list[Change] = [_step(moved), reached, OccurrencesTrimmed(row.id, KEPT)]
+        changes: list[Change] = [moved if ends else _step(moved), reached, OccurrencesTrimmed(row.id, KEPT)]
         if outcome == REFUSED and self._refusals.get(row.id) != reason:  # not the same at each time
             changes.append(self._audit(row, REFUSED, reason, BY))
             self._refusals[row.id] = reason

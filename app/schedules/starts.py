@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -12,8 +14,13 @@ from app.runs.composition.unattended import UnattendedRuns, unpinned_options
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
-from app.storage.schedules import ScheduleRow, TriggerRow
+from app.storage.schedules import HERE, ONE, ScheduleRow, TriggerRow
 from app.transcript.run_request import NotFound, RunRequest
+
+
+class ConversationGone(NotFound):
+    """The conversation that a schedule answers in was deleted."""
+
 
 KEPT = 20  # occurrences of each schedule and trigger
 
@@ -31,12 +38,30 @@ class Starts(Struct, frozen=True):
         """
         store = self.unattended.factory.store
         principal = await principal_named(store, origin.principal)
-        check_entitled(principal, Kind.TRIGGERS if isinstance(origin, TriggerRow) else Kind.SCHEDULES)
-        session = origin.session if origin.place == "one" else None
-        if session and await store.owner_of(session) != principal.name:
-            session = None  # it has been deleted
-        options = await self._narrowed(principal, unpinned_options(origin.policy), session)
+        self.check_owner(principal, Kind.TRIGGERS if isinstance(origin, TriggerRow) else Kind.SCHEDULES)
+        session = origin.session if origin.place in (ONE, HERE) else None
+        if session and await store.owner_of(session) != principal.name:  # it has been deleted
+            if origin.place == HERE:
+                raise ConversationGone(f"Its conversation {session} was deleted, so it is switched off.")
+            session = None
+        options = unpinned_options(origin.policy)
+        if session and origin.place == HERE:
+            options = await self._as_last(options, session)
+            turn = replace(turn, when_busy="queue")
+        options = await self._narrowed(principal, options, session)
         return await self.unattended.start(principal, options, replace(turn, session=session, budgeted=True))
+
+    def check_owner(self, principal: Principal, kind: Kind) -> None:
+        """Raises NotEntitled."""
+        guests = kind is Kind.SCHEDULES and self.unattended.factory.settings.schedules_per_guest > 0
+        check_entitled(principal, kind, guests=guests)
+
+    async def _as_last(self, options: RunOptions, session: str) -> RunOptions:
+        """Return the options with the profile and the model of the last run there, where they name none."""
+        last = await self.unattended.factory.store.last_runs(session, None, 1)
+        kept = json.loads(last[0].policy) if last else {}
+        given = {name: getattr(options, name) or kept.get(name) for name in ("profile", "model", "time_zone")}
+        return options.model_copy(update=given)
 
     async def check(self, principal: Principal, options: RunOptions) -> None:
         """Raises NotFound if no run with these options could begin now."""

@@ -39,7 +39,10 @@ MACROS = {
 }
 CRON_HINT = "Write five fields (minute, hour, day of month, month, day of week) such as `30 7 * * MON-FRI`, or @daily."
 EVERY_HINT = "Write an interval such as 90m, 1h30m or 2d, from 1m to 366d."
-ONCE_HINT = "Write a date and time such as 2027-01-31T09:00, or with an offset: 2027-01-31T09:00+01:00."
+ONCE_HINT = (
+    "Write a date and time such as 2027-01-31T09:00, or with an offset: 2027-01-31T09:00+01:00; or 17:00, tomorrow "
+    "9:30 or in 20m."
+)
 _SPAN = lazy_pattern(r"(?:[0-9]{1,8}[smhd])+")
 _PART = lazy_pattern(r"([0-9]{1,8})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -76,8 +79,10 @@ class Timetable(Struct, frozen=True):
         return count
 
 
-def checked(kind: str, expression: str, zone: str, jitter_s: float, now: float) -> Timetable:
-    """Return the timetable of a new schedule. Raises UnfitTime."""
+def checked(
+    kind: str, expression: str, zone: str, jitter_s: float, now: float, *, shortest_s: float = 0.0
+) -> Timetable:
+    """Return the timetable of a new schedule, whose times are `shortest_s` apart or more. Raises UnfitTime."""
     if len(expression) > MOST_CHARACTERS:
         raise UnfitTime(f"expression has {len(expression)} characters, at most {MOST_CHARACTERS}.")
     zone_named(zone)
@@ -89,18 +94,20 @@ def checked(kind: str, expression: str, zone: str, jitter_s: float, now: float) 
         raise UnfitTime(f"{expression!a} has no time in the next 50 years. {CRON_HINT}")
     if kind == ONCE and first > now + HORIZON_S:
         raise UnfitTime("That time is more than 50 years away. Choose an earlier one.")
-    _check_jitter(table, first, jitter_s)
+    _check_gaps(table, first, jitter_s, shortest_s)
     return table
 
 
-def _check_jitter(table: Timetable, first: float, jitter_s: float) -> None:
-    if table.kind == ONCE or not jitter_s:
+def _check_gaps(table: Timetable, first: float, jitter_s: float, shortest_s: float) -> None:
+    if table.kind == ONCE or not (jitter_s or shortest_s):
         return
     times = [first]
     while len(times) <= GAPS and (following := table.after(times[-1])) is not None:
         times.append(following)
     least = min((later - earlier for earlier, later in pairwise(times)), default=math.inf)
-    if jitter_s >= least:
+    if least < shortest_s:
+        raise UnfitTime(f"Some times are only {least:g} s apart; choose times that are {shortest_s:g} s apart or more.")
+    if jitter_s and jitter_s >= least:
         raise UnfitTime(f"jitter_s is {jitter_s:g}, and some times are only {least:g} s apart. Choose a smaller one.")
 
 

@@ -16,9 +16,10 @@ PRIVATE = 0o700
 OTHER_ACCOUNTS = 0o077
 ROOT = 0
 # The files of dragoman. If the folder contains others, their permissions are not changed.
+MODELS = "models"  # downloaded ones
 OURS = (
-    *("dragoman.db*", "checkpoints.db*", "lock", "local.token*"),
-    *("jobs", "keys", "mcp", "notifications", "persona"),
+    *("dragoman.db*", "checkpoints.db*", "knowledge.db*", "lock", "local.token*"),
+    *("jobs", "keys", "mcp", "notifications", "persona", MODELS),
 )
 
 

@@ -110,6 +110,14 @@ class VersionInfo(Struct, frozen=True):
     characters: int
 
 
+class OwnedDocument(Struct, frozen=True):
+    """A document with the principal of its session."""
+
+    principal: str
+    document: str
+    version: int
+
+
 class DocumentStore(ChangeWriter, Protocol):
     async def document(self, document: str) -> DocumentRow | None: ...
 
@@ -122,6 +130,9 @@ class DocumentStore(ChangeWriter, Protocol):
         """The versions that are kept, newest first."""
 
     async def suggestions(self, document: str) -> list[SuggestionRow]: ...
+
+    async def owned_documents(self) -> list[OwnedDocument]:
+        """The documents of all principals, the latest changed ones if there are very many."""
 
     async def sessions_with_news(self) -> set[str]:
         """Sessions in which a person has changed a document, or decided on a suggestion, unknown to the model."""

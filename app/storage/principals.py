@@ -34,6 +34,8 @@ class Principal:
     `tools` are patterns (`mcp__files__*`): if there are any, only tools that match one are allowed. Tools that match
     `disabled` are not. `profile` is the name of the one that no run of it can leave, `token` the SHA-256 of the access
     token of the request; both are empty without one. `sign_in` is the id of the lasting sign-in of the request, if any.
+    `member` is the name of the member of a bot whose request it is; the principal is then that, or its account.
+    `members`: its token may say which member of a chat speaks.
     """
 
     name: str
@@ -44,6 +46,18 @@ class Principal:
     token: str = field(default="", repr=False, compare=False)
     profile: str = ""
     sign_in: str = field(default="", compare=False)
+    member: str = ""
+    members: bool = False
+
+    @property
+    def is_linked(self) -> bool:
+        """True for the member of a bot who speaks for an account."""
+        return self.member not in ("", self.name)
+
+    @property
+    def keeper(self) -> str:
+        """The name under which the keys of its conversations are kept: a member has its own beside its account's."""
+        return self.member or self.name
 
 
 def folder_name(principal: Principal) -> str:
@@ -86,6 +100,7 @@ def principal_of(row: TokenRow, sign_in: str = "") -> Principal:
         token=row.sha256,
         profile=row.profile,
         sign_in=sign_in,
+        members=row.members,
     )
 
 

@@ -7,13 +7,15 @@ from typing import Protocol
 from app.storage.changes import Change, ChangeWriter
 
 STARTED, SKIPPED, REFUSED, MISSED = "started", "skipped", "refused", "missed"  # outcomes of occurrences
+NEW, ONE, HERE = "new", "one", "here"  # places, where the runs go
 
 
 class ScheduleRow(Change, frozen=True):
     """A message that begins a run at its times. `policy`: JSON of the run's options.
 
-    `kind` is `cron`, `every` or `once`, `place` is `new` (a session for each run) or `one`, `missed` is `run` or
-    `skip`. `next` is the next time without jitter, as of `reckoned`; `run` is the last that was begun.
+    `kind` is `cron`, `every` or `once`; `place` is `new` (a session for each run), `one` (of its own) or `here` (the
+    conversation `session`, which was there before); `missed` is `run` or `skip`. `next` is the next time without
+    jitter, as of `reckoned`; `run` is the last that was begun.
     """
 
     id: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 from tools.base.patterns import lazy_pattern
 
@@ -21,3 +22,11 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     return "".join(unicodedata.normalize("NFKD", one)[0].lower()[:1] for one in text)
+
+
+def phrase(words: Sequence[str]) -> str:
+    """For MATCH of SQLite: the words one behind the other, literally; one that ends in `*` is the beginning of one."""
+    text = " ".join(words)
+    prefix = text.endswith("*")
+    doubled = text.removesuffix("*").replace('"', '""')
+    return f'"{doubled}"{" *" if prefix else ""}'

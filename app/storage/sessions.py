@@ -55,6 +55,18 @@ class SessionOptions(Change, frozen=True):
     options: str
 
 
+class ConversationKey(Change, frozen=True):
+    """A client's own name for a conversation of a principal, or of a member for whom it speaks."""
+
+    principal: str
+    key: str
+    session: str
+
+
+class ConversationKeysForgotten(Change, frozen=True):
+    principal: str
+
+
 class MessageRow(Change, frozen=True):
     """`message` is the JSON of `app.core.messages.dump`."""
 
@@ -138,6 +150,12 @@ class SessionStore(ChangeWriter, Protocol):
 
     async def owner_of(self, session: str) -> str | None:
         """The principal of a session, which never changes; None if there is no such session."""
+
+    async def keyed_session(self, principal: str, key: str) -> str | None:
+        """The session of a conversation's key."""
+
+    async def conversation_keys(self, sessions: Sequence[str]) -> dict[str, str]:
+        """The keys of those of the sessions that have one."""
 
     async def sessions(
         self, principal: str, limit: int, before: str | None = None, shelf: Shelf = EVERYWHERE

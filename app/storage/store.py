@@ -20,6 +20,7 @@ from app.storage.mcp import McpStore
 from app.storage.memories import MemoryStore
 from app.storage.notices.digests import DigestStore
 from app.storage.notices.notifications import NotificationStore
+from app.storage.people.members import MemberStore
 from app.storage.people.permissions import PermissionStore
 from app.storage.people.prompts import PromptStore
 from app.storage.people.secrets import SecretTable
@@ -60,6 +61,7 @@ class Store(
     PromptStore,
     BranchStore,
     PermissionStore,
+    MemberStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

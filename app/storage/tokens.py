@@ -25,6 +25,7 @@ class TokenRow(Change, frozen=True):
     profile: str = ""  # that no run of the principal can leave
     disabled_at: float | None = None  # since when it is switched off
     version: int = 0  # rises with each change of its rights
+    members: bool = False  # it may say which member of a chat speaks
 
 
 class TokenRevoked(Change, frozen=True):

@@ -13,6 +13,8 @@ from app.core.events import Notice
 from app.core.messages import Message
 from app.core.spans import SourceKind
 from app.storage.changes import Change
+from app.storage.people.members import bot_of
+from app.storage.principals import Principal
 from app.storage.runs import HelperRow, RunRow
 from app.transcript.titles import NAMELESS, title_of
 
@@ -28,6 +30,7 @@ CARRIES = "carries"  # its request had more than a message, which only the histo
 LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
+SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
 TIME_LIMIT_S = 7200.0
 
 
@@ -114,6 +117,22 @@ def sender_of(row: RunRow) -> SourceKind | Literal[""]:
     return next((kind for mark, kind in SENDERS if has_mark(row, mark)), "")
 
 
+def speaker_of(row: RunRow) -> str:
+    """Return the member of a bot that has begun a run for its account; empty for the account itself."""
+    return str(json.loads(row.policy).get(SPEAKER, "")) if SPEAKER in row.policy else ""
+
+
+def is_open_to(row: RunRow, principal: Principal) -> bool:
+    """Return True for a run of a principal: where a member speaks for an account, only for those that it has begun."""
+    return row.principal == principal.name and (not principal.is_linked or speaker_of(row) == principal.member)
+
+
+def names_behind(row: RunRow) -> set[str]:
+    """Return the principal of a run, and the member and the token that speak for it."""
+    member = speaker_of(row)
+    return {row.principal, member, bot_of(member or row.principal)} - {""}
+
+
 def trace_of(row: RunRow) -> str:
     """Return the traceparent that a run was begun with, also after a restart; empty without one."""
     return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
@@ -135,6 +154,7 @@ class RunRequest(Struct, frozen=True):
 
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
+    `conversation`: the session is the one of this key of the client's, which a new one gets.
     `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
     where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
     """
@@ -167,6 +187,7 @@ class RunRequest(Struct, frozen=True):
     run: str = ""
     new_session: str = ""
     parked: bool = False
+    conversation: str = ""
 
     @property
     def has_message(self) -> bool:

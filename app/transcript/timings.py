@@ -6,21 +6,27 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-PREPARATION, FIRST, RATE = "preparation_s", "first_token_s", "tokens_per_s"
+PREPARATION, CONTEXT, FIRST, RATE = "preparation_s", "context_s", "first_token_s", "tokens_per_s"
 SHORTEST_S = 0.05  # of an answer with a rate: shorter ones have come in one piece
 
 
 class RequestTimes(Struct):
-    """Moments of one request, on a clock of the caller. `since` is when its preparation began."""
+    """Moments of one request, on a clock of the caller. `since` is when its preparation began.
+
+    `fitted` is when its context was ready, `sent` when its budget was reserved and its hooks had ended.
+    """
 
     since: float
     sent: float
     first: float | None = None
     ended: float = 0.0
+    fitted: float | None = None
 
     def timing(self, tokens: int) -> dict[str, float]:
         """Return the times, of an answer of so many tokens; left out is what there was not."""
         timing = {PREPARATION: round(self.sent - self.since, 3)}
+        if self.fitted is not None:
+            timing[CONTEXT] = round(self.fitted - self.since, 3)
         if self.first is None:
             return timing
         timing[FIRST] = round(self.first - self.sent, 3)

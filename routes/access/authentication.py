@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.config.sign_in_settings import TrustedHeaderSpec
 from app.core.log_context import enter_principal
 from app.mcp.sign_ins import CALLBACK
 from app.storage.audit import AuditRow
@@ -27,32 +28,38 @@ from app.storage.changes import StoreFailed
 from app.storage.people.sign_ins import SignInStore
 from app.storage.principals import LOCAL_USER, Principal, in_use, principal_of
 from app.storage.tokens import TokenRow, TokenStore
+from routes.access.accounts import Person, account_of, named_person
 from routes.access.local_admin import LocalAdmin, uid_of
+from routes.access.members import MEMBER_HEADER, NO_MEMBERS, Speakers, outside_name
 from routes.access.metrics_access import MetricsAccess
+from routes.access.oidc import CALLBACK as PROVIDER_CALLBACK
 from routes.access.rate_limits import HOLD, RateLimiter, client_network
-from routes.access.request_rates import REQUESTS, WRONG, Rates, Window
+from routes.access.request_rates import WRONG, Limits, Rates, Window, check_rate
 from routes.access.sign_ins import SIGN_IN_HEADER, Shown, shown_by, sign_in_of
 from routes.access.token_auth import PROOF
 from routes.access.token_text import fingerprint
 from routes.page import wants_page
 from routes.protocol.errors import Refused, TooSoon
 from tools.base.patterns import lazy_pattern
+from tools.base.rights import Role
 
 HELLO = "/api/hello"  # Claude Code looks here, without its token, if the server can be reached
 OPENAPI = "/openapi.json"
 # For probes, clients in doubt, browsers that come back.
 OPEN_PATHS = frozenset({"/livez", "/readyz", PROOF, CALLBACK, HELLO, OPENAPI})
+PROVIDER_PATHS = "/oidc"  # with what is below: a sign-in begins without a token, and its parts prove themselves
 KEY_HEADER = "x-api-key"
 PAGE = "/page/"
 SHARED = "/shared/"  # a link is its own proof, for one conversation to read
 DECIDE = "/decide"  # as such a link is, for one decision: GET below it shows the call, POST to it decides
 OWN_SITES = frozenset({"same-origin", "none"})  # `none`: an address that a person has typed
-LINKABLE = frozenset({"/", CALLBACK})  # what links of other sites may lead to
+LINKABLE = frozenset({"/", CALLBACK, PROVIDER_CALLBACK})  # what links of other sites may lead to
 WRONG_PER_MINUTE = 10  # tokens, from one client
 NOTED_PER_MINUTE = 100  # refusals, from all clients: one each
 ADVICE = "Send Authorization: Bearer TOKEN; `dragoman token create --name NAME` on the server makes one."
 NONE_LEFT = "No token is active any more: `dragoman token create --name NAME` on the server makes a new one."
 DELIVERY = lazy_pattern(r"/triggers/[^/]+")  # by POST: it proves itself with the secret of the trigger
+ANY_USER = Principal("", Role.USER)
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger(__name__)
@@ -78,9 +85,13 @@ class Access(Struct, frozen=True):
     store: Store
     rates: Rates
     host: str  # the address that the server is bound to
+    limits: Limits
+    speakers: Speakers
     local: LocalAdmin = field(default_factory=LocalAdmin)
     metrics: MetricsAccess = MetricsAccess()
-    per_minute: int | None = None  # requests of a principal whose token does not say
+    header: TrustedHeaderSpec | None = None
+    vouched: bool = False  # a provider or a proxy vouches for people: then there is no local admin
+    public_host: str = ""
     noted: RateLimiter = field(default_factory=RateLimiter)  # refusals in the audit, by client and altogether
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,27 +110,37 @@ class Access(Struct, frozen=True):
         account = uid_of(scope) if is_loopback(self.host) else None  # before any wait: it may close meanwhile
         given = token_of(headers)
         is_open = _open_to_all(scope, headers)
-        row, window, signed_in = await self._found(given, shown_by(headers), now, counts=not is_open)
-        ever = row is not None or (await self.store.token_counts(now)).all > 0
-        if not ever:
-            self._check_host(headers.get("host", ""))
+        person = await self._named(scope, headers, now)
+        if person:  # whatever else the request has
+            row, window, signed_in = None, None, ""
+        else:
+            row, window, signed_in = await self._found(given, shown_by(headers), now, counts=not is_open)
+        ever = self.vouched or row is not None or (await self.store.token_counts(now)).all > 0
+        if person or not ever:
+            self._check_host(headers.get("host", ""), self.public_host if person else "")
         self._check_origin(headers.getlist("origin"), headers.get("host", ""))
         check_fetch_site(scope, headers)
         if is_open or self.metrics.lets_in(scope["method"], scope["path"], given):
             return None
+        if person:
+            row = await account_of(self.store, person)
         if not ever and is_loopback(self.host):  # never again once there was a token, whatever became of it
             if objection := self.local.objection(account, headers, given):
                 raise await self._refused(scope, "", objection, now, given=given is not None)
-            await self._check_rate(LOCAL_USER, now)
+            await check_rate(self.rates, self.limits, LOCAL_USER)
+            if MEMBER_HEADER in headers:
+                raise Refused(403, "no_members", NO_MEMBERS)
             return LOCAL_USER
         if row is None or not in_use(row, now):
             counts = await self.store.token_counts(now)
             sent = any(name in headers for name in ("authorization", KEY_HEADER, SIGN_IN_HEADER))
-            why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use else NONE_LEFT}"
+            why = f"{_objection(row, given=sent)} {ADVICE if counts.in_use or self.vouched else NONE_LEFT}"
             raise await self._refused(scope, row.name if row else "", why, now, given=sent)
         principal = principal_of(row, signed_in)
-        await self._check_rate(principal, now, window)
-        return principal
+        await check_rate(self.rates, self.limits, principal, window)
+        if (member := outside_name(headers, MEMBER_HEADER)) is None:
+            return principal
+        return await self.speakers.speaking(principal, member)
 
     async def _found(
         self, given: str | None, shown: Shown | None, now: float, *, counts: bool
@@ -138,11 +159,22 @@ class Access(Struct, frozen=True):
             return None, None, ""
         window = None
         if counts:
-            token, window = await self.rates.token(print_of_given, now, always=self.per_minute is not None)
+            token, window = await self.rates.token(
+                print_of_given, now, always=self.limits(ANY_USER).requests_per_minute is not None
+            )
         else:
             token = await self.store.token(print_of_given)
         found = token is not None and hmac.compare_digest(token.sha256, print_of_given)
         return (token, window, signed_in) if found else (None, None, "")
+
+    async def _named(self, scope: Scope, headers: Headers, now: float) -> Person | None:
+        """The person that a proxy in front names. Raises Refused."""
+        try:
+            return named_person(self.header, scope, headers) if self.header else None
+        except Refused as refused:
+            client = client_network(scope["client"][0] if scope.get("client") else None)
+            await self._note("", f"{refused.message.partition('. ')[0]}. From {client}.", client, now)
+            raise
 
     async def _refused(self, scope: Scope, name: str, why: str, now: float, *, given: bool) -> Refused:
         client = client_network(scope["client"][0] if scope.get("client") else None)
@@ -163,19 +195,9 @@ class Access(Struct, frozen=True):
         except StoreFailed as failure:
             _log.error("a refusal could not be noted (%s): %s", why, failure)
 
-    async def _check_rate(self, principal: Principal, now: float, window: Window | None = None) -> None:
-        most = principal.budget.requests_per_minute or self.per_minute
-        if most is None:
-            return
-        requests_made, reset = window or await self.rates.count(REQUESTS, principal.name, now)
-        if requests_made > most:
-            raise TooSoon(
-                "too_many_requests", f"{principal.name} may send {most} requests per minute. Try again later.", reset
-            )
-
-    def _check_host(self, host: str) -> None:
+    def _check_host(self, host: str, also: str) -> None:
         name = _name(host)
-        if name not in LOCAL_NAMES and name != self.host:
+        if name not in LOCAL_NAMES and name not in (self.host, also or self.host):
             message = f"The Host header {host[:80]!a} is not this server's; use http://localhost or make a token."
             raise Refused(403, "wrong_host", message)
 
@@ -218,6 +240,8 @@ def _open_to_all(scope: Scope, headers: Headers) -> bool:
     if scope["method"] in ("GET", "HEAD") and path.startswith((SHARED, f"{DECIDE}/")):
         return True
     if scope["method"] == "POST" and path == DECIDE:
+        return True
+    if path == PROVIDER_PATHS or path.startswith(f"{PROVIDER_PATHS}/"):
         return True
     return path in OPEN_PATHS or path.startswith(PAGE) or (path == "/" and wants_page(headers))
 

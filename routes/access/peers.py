@@ -64,6 +64,14 @@ class Peer:
         """The account that holds the other end; None where the kernel cannot say."""
         return None if self._socket is None else uid_of_peer(self._socket)
 
+    @cached_property
+    def address(self) -> IPv4Address | IPv6Address | None:
+        """The address that the other end connects from, whatever headers say."""
+        try:
+            return address_of(self._socket.getpeername()[0]) if self._socket else None
+        except OSError:  # closed meanwhile
+            return None
+
 
 def uid_of_peer(ours: socket.socket) -> int | None:
     """The account that made the socket at the other end of this TCP connection; None where the kernel cannot say."""

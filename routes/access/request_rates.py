@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from app.storage.principals import Budget, Principal
 from app.storage.tokens import Counted, SharedRateStore, TokenRow, TokenStore
 from routes.access.rate_limits import WINDOW_S, RateLimiter
+from routes.protocol.errors import TooSoon
 
 REQUESTS = "request"  # by principal
 WRONG = "wrong token"  # by client
@@ -13,7 +17,10 @@ WRONG_DELIVERIES = "unproven delivery"  # by client
 DELIVERIES = "delivery"  # by trigger
 SHARED = "shared page"  # by client
 WRONG_LINKS = "wrong link"  # by client
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS)
+WRONG_CODES = "wrong member code"  # by the token that sends them, and by the member
+PROVIDER_SIGN_INS = "provider sign-in"  # by client
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, WRONG_CODES, PROVIDER_SIGN_INS)
+Limits = Callable[[Principal], Budget]
 
 
 class Window(NamedTuple):
@@ -70,3 +77,14 @@ def window(counted: Counted, now: float) -> Window:
 def rates_of(store: TokenStore) -> Rates:
     """Return the rates of a server; shared, if its database has several."""
     return SharedRates(store) if isinstance(store, SharedRateStore) else MemoryRates(store)
+
+
+async def check_rate(rates: Rates, limits: Limits, principal: Principal, window: Window | None = None) -> None:
+    """Count a request of a principal, if it is not in the window yet. Raises TooSoon, StoreFailed."""
+    most = limits(principal).requests_per_minute
+    if most is None:
+        return
+    requests_made, reset = window or await rates.count(REQUESTS, principal.name, time.time())
+    if requests_made > most:
+        message = f"{principal.name} may send {most} requests per minute. Try again later."
+        raise TooSoon("too_many_requests", message, reset)

@@ -4,6 +4,7 @@ Each is worth nothing alone. The cookie's secret is out of reach of scripts (Htt
 port of the host: another program on this machine can read it. The key is in the page's storage, which belongs to one
 origin, port included, and the page sends it in a header: another site's page can make the browser send the cookie, but
 no header. The database has the SHA-256 of both together, and a sign-in ends with the token that it was made from.
+One that an identity provider vouches for stands for the row of its person, and ends with the session there.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import hmac
 import logging
 import secrets
 import time
+from typing import NamedTuple
 
 from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
-from app.core.settings_fields import DAY_S
 from app.storage.audit import AuditRow
 from app.storage.changes import StoreFailed
 from app.storage.people.sign_ins import SignInEnded, SignInRow, SignInSeen, SignInsEnded, SignInsExpired, SignInStore
 from app.storage.principals import Principal
+from routes.access.accounts import PROXY
 from routes.access.token_text import fingerprint
 from routes.protocol.errors import Refused
 from tools.base.patterns import lazy_pattern
@@ -76,9 +78,19 @@ async def sign_in_of(store: SignInStore, shown: Shown, now: float) -> SignInRow 
     return row
 
 
-async def make_sign_in(store: SignInStore, principal: Principal, device: str, days: int) -> tuple[str, str, SignInRow]:
-    """A new sign-in: the key of the page, the secret of the cookie, and what is kept. Raises Refused, StoreFailed."""
-    if not principal.token or principal.sign_in:
+class MadeSignIn(NamedTuple):
+    """A new sign-in: the key of the page, the secret of the cookie, and what is kept."""
+
+    key: str
+    secret: str
+    row: SignInRow
+
+
+async def make_sign_in(
+    store: SignInStore, principal: Principal, device: str, seconds: float, *, session: str = ""
+) -> MadeSignIn:
+    """`session`: of the identity provider. Raises Refused, StoreFailed."""
+    if not principal.token or principal.sign_in or principal.token.startswith(PROXY):
         message = "A lasting sign-in is made from a token: send Authorization: Bearer TOKEN."
         raise Refused(409, "no_token", message)
     now, key, secret = time.time(), secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -91,12 +103,14 @@ async def make_sign_in(store: SignInStore, principal: Principal, device: str, da
         device=device,
         created=now,
         seen=now,
-        expires=now + days * DAY_S,
+        expires=now + seconds,
+        session=session,
     )
     surplus = (await store.sign_ins(principal.name))[MOST - 1 :]
-    audit = AuditRow(now, principal.name, "sign_in", "made", why=f"lasting, for {days} days", by=principal.name)
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(row.expires))
+    audit = AuditRow(now, principal.name, "sign_in", "made", why=f"lasting, until {until}", by=principal.name)
     await store.write([SignInsExpired(now), *(SignInEnded(one.id) for one in surplus), row, audit])
-    return key, secret, row
+    return MadeSignIn(key, secret, row)
 
 
 async def end_sign_in(store: SignInStore, row: SignInRow, by: str) -> None:

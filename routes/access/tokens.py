@@ -12,9 +12,11 @@ from pydantic import AfterValidator, Field
 from app.core.rules import checked_pattern
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
+from app.storage.people.members import MembersUnlinked
 from app.storage.people.sign_ins import SignInsEnded
 from app.storage.principals import Budget, checked_expiry, checked_name, expiry, in_use, is_lasting
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
+from routes.access.accounts import kind_of
 from routes.access.token_text import fingerprint, new_token
 from routes.protocol.errors import Refused
 
@@ -43,6 +45,7 @@ class TokenRequest(StrictModel):
     expires: Annotated[str, AfterValidator(checked_expiry)] | None = None
     budget: BudgetRequest = Field(default_factory=BudgetRequest)
     profile: str | None = Field(default=None, min_length=1, max_length=64)
+    members: bool = False
 
 
 async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple[str, TokenRow]:
@@ -58,10 +61,12 @@ async def make_token(store: TokenStore, request: TokenRequest, by: str) -> tuple
         budget=request.budget.model_dump_json(exclude_none=True),
         expires=None if request.expires is None else expiry(request.expires, now),
         profile=request.profile or "",
+        members=request.members,
     )
     why = f"role {request.role}"
     why += time.strftime(", until %Y-%m-%d %H:%M UTC", time.gmtime(row.expires)) if row.expires else ""
     why += f", bound to the profile {row.profile}" if row.profile else ""
+    why += ", may say which member speaks" if row.members else ""
     if await store.add_token(row, [AuditRow(now, request.name, "token", "made", why=why, by=by)]):
         return token, row
     known = next((one for one in await store.tokens() if one.name.lower() == request.name.lower()), row)
@@ -81,7 +86,9 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
         advice = "`dragoman token list` or GET /tokens lists them."
         raise Refused(404, "not_found", f"No active token is named {name[:80]!a}. {advice}")
     audit = AuditRow(now, name, "token", "revoked", why="", by=by)
-    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), audit])
+    await store.write(
+        [*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), MembersUnlinked(name), audit]
+    )
 
 
 def token_fields(row: TokenRow) -> dict[str, Any]:
@@ -89,6 +96,7 @@ def token_fields(row: TokenRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "role": row.role,
+        "by": kind_of(row),
         "state": state_of(row),
         "created": row.created,
         "expires": row.expires,
@@ -96,6 +104,7 @@ def token_fields(row: TokenRow) -> dict[str, Any]:
         "tools": json.loads(row.tools),
         "disabled": json.loads(row.disabled),
         "profile": row.profile or None,
+        "members": row.members,
         "budget": asdict(Budget(**json.loads(row.budget))),
     }
 

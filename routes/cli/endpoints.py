@@ -119,6 +119,7 @@ async def _remove(
 def warn_of_settings(settings: Settings, name: str) -> None:
     """Say on stderr that the settings name an endpoint that has gone."""
     named = [settings.model, settings.utility, *settings.fallback, *settings.aliases.values()]
+    named += [one for chain in settings.fallbacks.values() for one in chain]
     if needed := [one for one in named if one and one.partition("/")[0] == name]:
         print(f"dragoman: the settings name {needed[0]}: change that before the next start.", file=sys.stderr)
 

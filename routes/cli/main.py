@@ -226,7 +226,7 @@ COMMANDS = (
         "model",
         "add, list, serve and stop model files (GGUF) on this machine",
         "routes.cli.models",
-        settings=(*BOTH, "model_memory_mb"),
+        settings=(*BOTH, "model_memory_mb", "model_hub", "model_hub_token", "model_download_mb"),
     ),
     _command("schedule", "add, list, run and switch scheduled messages", "routes.cli.schedules", SERVER),
     _command("trigger", "add, list and switch incoming webhooks that start runs", "routes.cli.schedules", SERVER),

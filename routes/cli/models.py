@@ -16,14 +16,18 @@ from app.config.settings import Loaded, Settings
 from app.core.endpoint_spec import EndpointSpec
 from app.models.capabilities.server_kind import server_kind
 from app.models.endpoints.connection_test import check_connection
+from app.models.endpoints.downloads import check_room, fetching
 from app.models.endpoints.registry import InvalidEndpoint, ReadOnlyEndpoint, audit_row, check_endpoint, endpoint_row
 from app.models.endpoints.served_models import ServedModels, wanted_of
 from app.models.endpoints.startup import build_endpoint_factory
 from app.models.http.client import base_url_of
 from app.models.serving.catalogue import CACHE_TYPES, estimate_of, header_of
+from app.models.serving.download import Download, fetch
+from app.models.serving.hub import is_source
 from app.models.serving.memory import mib
 from app.models.serving.refusals import TooLittleMemory, UnfitFile, UnknownServedModel
 from app.redaction.redactor import Redactor
+from app.storage.data_dir import MODELS
 from app.storage.served_models import ServedModelRow
 from app.storage.store import Store
 from routes.cli.columns import action, aligned
@@ -43,7 +47,12 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     listing = action(actions, "list", "list the added models and their state")
     server_flags(listing, "an admin's token")
     add = action(actions, "add", "check a GGUF file and add it, or add it again with other values")
-    add.add_argument("file", type=_expanded, help="the GGUF file; of a split model the first one")
+    add.add_argument(
+        "file",
+        type=_expanded,
+        metavar="FILE|hf:OWNER/REPO[:QUANT]|URL",
+        help="the GGUF file, of a split model the first one; or where to download it from",
+    )
     add.add_argument("--name", help="of its endpoint, as in NAME/MODEL (default: from the file)")
     add.add_argument("--context", type=int, metavar="TOKENS", help="of one conversation (default: at most 8192)")
     add.add_argument("--slots", type=int, metavar="N", help="conversations at a time (default: 1)")
@@ -57,7 +66,7 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
         child.add_argument("--force", action="store_true", help="even if memory seems too short")
     stop = action(actions, "stop", "remove the endpoint of a model and stop its process")
     stop.add_argument("name")
-    remove = action(actions, "remove", "forget a model; its file stays")
+    remove = action(actions, "remove", "forget a model; its file stays, unless it was downloaded")
     remove.add_argument("name")
     adopt = action(actions, "adopt", "use a model server that is already running: llama.cpp, Ollama, vLLM ...")
     adopt.add_argument("url")
@@ -65,7 +74,9 @@ def model_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPa
     return listing, add, serve, stop, remove, adopt
 
 
-def _expanded(text: str) -> Path:
+def _expanded(text: str) -> Path | str:
+    if is_source(text):
+        return text
     return Path(os.path.expanduser(text))  # noqa: PTH111 (Path.expanduser fails for unknown accounts)
 
 
@@ -94,6 +105,8 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
         case "adopt":
             return await _adopt(store, settings, environ, args)
         case "add":
+            if isinstance(args.file, str):
+                args.file = await _fetched(models, args, settings)
             return await _add(models, args)
         case "serve":
             row = await models.serve(args.name, BY, at_start=args.at_start or None, forced=args.force)
@@ -102,11 +115,48 @@ async def _act(args: argparse.Namespace, store: Store, settings: Settings, envir
             row = await models.stop(args.name, BY)
             print(f"{row.name} is no longer served. {TAKEN_IN}")
         case "remove":
-            await models.remove(args.name, BY)
-            print(f"{args.name} is removed; its file stays. {TAKEN_IN}")
+            deleted = await models.remove(args.name, BY)
+            print(f"{args.name} is removed; its file {'is deleted' if deleted else 'stays'}. {TAKEN_IN}")
     if args.action != "serve":
         warn_of_settings(settings, args.name)
     return 0
+
+
+async def _fetched(models: ServedModels, args: argparse.Namespace, settings: Settings) -> Path:
+    """Download a model with its progress on stderr; Ctrl-C ends it, and the next time it goes on."""
+    client, limits = fetching(settings)
+    plan = await client.plan(args.file)
+    await models.check_name(args.name or plan.name)
+    if args.serve and not args.force:
+        check_room(plan)
+    download = Download(name=plan.name, source=plan.source, folder=plan.folder)
+    begin, end = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
+    pause = 0.5 if end == "" else 10.0
+    work = asyncio.create_task(fetch(client, plan, settings.data_dir / MODELS, limits, download))
+    try:
+        while not (await asyncio.wait([work], timeout=pause))[0]:
+            print(f"{begin}{plan.name}: {progress_of(download.fields())}", end=end, file=sys.stderr, flush=True)
+        path = await work
+    except asyncio.CancelledError:
+        print(f"\ndragoman: {plan.name} is not whole; the same command goes on with it.", file=sys.stderr)
+        raise
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+    print(f"{begin}{exact(str(path))} is there (checked: {download.checked}).", file=sys.stderr)
+    return path
+
+
+def progress_of(fields: Mapping[str, Any]) -> str:
+    """Return how far a download is: percent, bytes, speed, and the time that is left."""
+    if fields["state"] == "checking":
+        return "checking"
+    whole = fields["total"]
+    parts = [f"{100 * fields['bytes'] // whole} %"] if whole else []
+    parts.append(f"{mib(fields['bytes'])}{f' of {mib(whole)}' if whole else ''}")
+    parts.append(f"{mib(fields['speed'] or 0)}/s")
+    left = fields["left_s"]
+    return ", ".join([*parts, f"{left // 60}:{left % 60:02} left"] if left is not None else parts)
 
 
 async def _add(models: ServedModels, args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ MODES = ("deny", "ask", "sandboxed", "auto")
 TIMES = {
     "cron": 'five fields, such as "30 7 * * MON-FRI", or @daily',
     "every": "an interval, such as 90m or 1h30m",
-    "once": "a date and time, such as 2027-01-31T09:00",
+    "once": "a date and time, such as 2027-01-31T09:00, or 17:00, tomorrow 9:30, in 20m",
 }
 SECRET = "Its secret, shown only this once: {secret}"
 SHOWN = {
@@ -110,9 +110,8 @@ def _actions(
     add.add_argument("--permissions", dest="its_permissions", metavar="IDS", help=text)
     add.add_argument("--approval", dest="its_approval", choices=MODES, help="default: deny")
     add.add_argument("--rounds", dest="its_max_rounds", type=int, metavar="N", help="the most rounds of each run")
-    add.add_argument(
-        "--session", dest="its_session", choices=("new", "one"), help="a new one each time, or one for all"
-    )
+    places = "new (one each time), one (for all)" + (" or the id of a conversation" if kind is SCHEDULE else "")
+    add.add_argument("--session", dest="its_session", metavar="SESSION", help=places)
     listing = actions.add_parser("list", help=f"your {kind.listed}", allow_abbrev=False)
     words = {"show": "show one with its last runs", "enable": "enable one", "disable": "disable one"}
     words |= {"run": "start a run now"} if kind is SCHEDULE else {"secret": "renew its secret"}

@@ -31,7 +31,7 @@ This is the token of {name}, whose role is {role}. It is shown only now: the ser
 From now on every request needs the header  Authorization: Bearer TOKEN
 """
 ROLES = "guest (reads), user (tools in the sandbox) or admin (everything, other people's tokens included)"
-COLUMNS = ("name", "role", "state", "created", "expires", "profile", "tools", "disabled")
+COLUMNS = ("name", "role", "state", "created", "expires", "profile", "members", "tools", "disabled")
 _T = TypeVar("_T")
 
 
@@ -54,6 +54,8 @@ def token_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParse
     for flag, field, help_text in BUDGET_FLAGS:
         amount = _parsed_by(_money) if field == "cost_per_month" else _parsed_by(_count)
         create.add_argument(flag, dest=f"budget_{field}", type=amount, metavar="N", help=help_text)
+    help_text = "it may say which member of a chat speaks, as a bot does (docs/bots.md)"
+    create.add_argument("--members", action="store_true", dest="its_members", help=help_text)
     listing = actions.add_parser("list", help="list the tokens, one per line", allow_abbrev=False)
     revoke = actions.add_parser("revoke", help="revoke a token and stop its runs at once", allow_abbrev=False)
     revoke.add_argument("name", help="whose token")
@@ -115,6 +117,7 @@ def run_token(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, s
                 expires=args.expires,
                 budget=budget,
                 profile=args.its_profile or None,
+                members=args.its_members,
             )
             return with_store(loaded, lambda store: _create(store, request, loaded))
         case "revoke":
@@ -151,6 +154,7 @@ def _columns(row: TokenRow) -> Mapping[str, str]:
         "created": _moment(row.created),
         "expires": "never" if row.expires is None else _moment(row.expires),
         "profile": row.profile or "none",
+        "members": "yes" if row.members else "no",
         "tools": " ".join(json.loads(row.tools)) or "all of the role",
         "disabled": " ".join(json.loads(row.disabled)) or "none",
     }

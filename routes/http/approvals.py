@@ -17,7 +17,7 @@ from app.storage.runs import RunStore
 from app.transcript.run_request import NotFound
 from app.workspace.write_preview import preview_of
 from routes.http.workspace.rights import may_use
-from routes.protocol.errors import ASCIIResponse
+from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import ApprovalRequest, read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
@@ -67,6 +67,8 @@ async def decide(request: Request) -> Response:
     run, call = request.path_params["run"], request.path_params["call"]
     await services.runs.approvals.row(run, call, principal)
     body = await read_fields(request, ApprovalRequest, services.settings.max_message_bytes)
+    if principal.is_linked and body.scope != "once":
+        raise Refused(403, "forbidden", "Through a bot a call is approved once. Your own page has the other scopes.")
     review = Review(
         decision=body.decision,
         scope=body.scope,

@@ -17,6 +17,7 @@ from app.redaction.redactor import Redactor
 from app.storage.principals import Principal
 from app.storage.store import Store
 from routes.http.approvals import with_path
+from routes.http.automation.schedules import reminders_of
 from routes.http.jobs import job_fields, seen
 from routes.http.runs import run_fields
 from routes.services import Services
@@ -98,9 +99,11 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
         "paused": services.switch.paused,
         "runs": [run_fields(row) for row in await services.runs.of(principal.name)],
         "approvals": [row for row in approvals if row["expires_at"] is None or now < row["expires_at"]],
+        "reminders": reminders_of(services, principal.name),
         "jobs": await seen_before.jobs(services.jobs, principal.name),
     }
     if principal.role is Role.ADMIN:
+        state["downloads"] = services.downloads.rows()
         state["mcp"] = [
             {"name": one.name, "state": one.state, "tools": len(one.tools), "held": [held.tool for held in one.held]}
             for one in services.mcp.status()

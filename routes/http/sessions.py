@@ -20,6 +20,7 @@ from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
 from routes.deletion import delete_conversation
+from routes.http.automation.schedules import schedule_summary
 from routes.http.branching.branches import branch_fields, delete_branches
 from routes.http.library.listing import (
     folders_of,
@@ -82,7 +83,10 @@ async def _listed(services: Services, principal: str, rows: Sequence[SessionRow]
     labels = await label_fields(services, [row.id for row in rows])
     summaries, busy = await _summaries(services, principal), await _busy(services, principal)
     others = await services.store.other_branches([row.id for row in rows])
+    keys = await services.store.conversation_keys([row.id for row in rows])
     listed = [session_fields(row, busy) | labels.get(row.id, {}) | summaries.get(row.id, {}) for row in rows]
+    for fields in listed:
+        fields |= {"conversation": keys[fields["id"]]} if fields["id"] in keys else {}
     return [fields | ({"branches": others[fields["id"]]} if fields["id"] in others else {}) for fields in listed]
 
 
@@ -113,7 +117,7 @@ async def show_session(request: Request) -> Response:
     """One conversation with its messages.
 
     With its summaries (`upto`, `text`, `before`, `after`, `created`), runs and `usage`; its [helpers](helpers.md), or
-    whose helper it is (`helper_of`); its [branches](#branches).
+    whose helper it is (`helper_of`); its [branches](#branches); the [schedules](schedules.md) that answer in it.
     """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
@@ -126,9 +130,14 @@ async def show_session(request: Request) -> Response:
     content: dict[str, Any] = {"helpers": helpers} if helpers else {}
     if own := await services.store.helper(row.id):
         content["helper_of"] = {"session": own.parent_session, "run": own.parent_run, "call": own.call}
+    schedules = services.automation.scheduler.in_conversation(row.id, row.principal)
+    if schedules:
+        content["schedules"] = [schedule_summary(services, one) for one in schedules]
     content |= {"messages": messages, "summaries": summaries, "runs": runs, "usage": sums(spent)}
     fields = session_fields(row, await _busy(services, row.principal))
     fields |= await branch_fields(services, row.id)
+    if keys := await services.store.conversation_keys([row.id]):
+        fields["conversation"] = keys[row.id]
     return ASCIIResponse(fields | content | await label_details(services, row.id))
 
 
@@ -195,7 +204,8 @@ async def _set_options(services: Services, principal: Principal, row: SessionRow
 async def delete_session(request: Request) -> Response:
     """Delete a session with its runs.
 
-    Stops what runs in it, background jobs included. Its [branches](#branches) stay, with what they have of its runs.
+    Stops what runs in it, background jobs included, and deletes the schedules that answer in it. Its
+    [branches](#branches) stay, with what they have of its runs.
     """
     services, principal, session = services_of(request), current_principal(request), request.path_params["session"]
     await services.runs.session(session, principal)

@@ -52,6 +52,7 @@ class LaneRequest(Struct, kw_only=True):
     stream: bool = False
     previous: str | None = None
     thread: str | None = None
+    conversation: str | None = None  # its key, which is not of the lane alone: its session goes on
     branches: bool = False  # from an earlier point of the thread, where `messages` end
     verdicts: Sequence[Verdict] = ()
     asks: bool = False  # the client can show approvals and send verdicts
@@ -59,6 +60,12 @@ class LaneRequest(Struct, kw_only=True):
     background: bool = False
     untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
+
+    def set_conversation(self, key: str) -> None:
+        """Let a key say which conversation goes on, instead of the thread of the client. Raises Refused."""
+        if self.conversation not in (None, key):
+            raise Refused(422, "invalid_request", "conversation is another one than X-Dragoman-Conversation names")
+        self.conversation, self.thread, self.branches = key, None, False
 
 
 class Turn(Struct, frozen=True):

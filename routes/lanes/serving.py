@@ -27,6 +27,7 @@ from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import RunRequest
 from app.workspace.document_texts import with_attachments, with_texts
+from routes.access.members import CONVERSATION_HEADER, outside_name
 from routes.lanes.answer import Answer
 from routes.lanes.attendance import Attendance, RequestKey
 from routes.lanes.body import ReadBody, read_lane_request
@@ -79,6 +80,8 @@ async def serve(lane: Lane, request: Request) -> Response:
     """One turn, streamed or whole."""
     services, principal = services_of(request), current_principal(request)
     body = await read_lane_request(request, lane.read, lane.prepare)
+    if key := outside_name(request.headers, CONVERSATION_HEADER):
+        body.request.set_conversation(key)
     with services.presence.place(principal) as place:
         serving = Serving(
             lane,

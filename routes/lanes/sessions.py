@@ -30,7 +30,7 @@ from app.storage.files.reading import Files
 from app.storage.principals import Principal
 from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import UNASKED, CallResult, RunRequest
+from app.transcript.run_request import UNASKED, CallResult, RunRequest, is_open_to
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
 from routes.lanes.event_text import fields_of
@@ -86,8 +86,18 @@ class LaneSessions(Struct, frozen=True):
         messages = conversation_of(request)
         found_by = self._names(request, messages)
         turn = await self._turn(request, messages)
+        if request.conversation:
+            turn = await self._keyed(turn, request.conversation)
         labels = await self.labels_of(request) if turn.session is None else ()
         return replace(turn, untrusted=turn.untrusted or request.untrusted, found_by=found_by, labels=labels)
+
+    async def _keyed(self, turn: RunRequest, key: str) -> RunRequest:
+        """Begin the run in the session of a conversation's key, which goes on from its end. Raises Refused."""
+        session = await self.store.keyed_session(self.principal.keeper, key)
+        if session and turn.session != session:
+            message = "The request goes on from another conversation, or has nothing new for the one of its key. "
+            raise Refused(422, "invalid_request", f"{message}Send new messages, or another key.", param="conversation")
+        return replace(turn, conversation=key)
 
     async def _sessions(self, request: LaneRequest, names: Sequence[str]) -> list[str]:
         """Return the sessions of runs with these names, and of the run that the request names."""
@@ -176,7 +186,7 @@ class LaneSessions(Struct, frozen=True):
 
     async def previous(self, run: str) -> RunRow:
         row = await self.store.run(run)
-        is_mine = row is not None and row.principal == self.principal.name
+        is_mine = row is not None and is_open_to(row, self.principal)
         # Without a log its response was deleted, and others of its session were not.
         if row is None or not is_mine or (row.ended is not None and not await self.store.events(row.id, 0, 1)):
             problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
@@ -184,9 +194,12 @@ class LaneSessions(Struct, frozen=True):
         return row
 
     async def named_run(self, request: LaneRequest) -> RunRow | None:
-        """The run that a request names, or the last one of the thread that it names. Raises Refused."""
+        """The run that a request names, or the last one of the conversation or thread that it names. Raises Refused."""
         if request.previous:
             return await self.previous(request.previous)
+        if request.conversation:
+            session = await self.store.keyed_session(self.principal.keeper, request.conversation)
+            return await self._last_asked(session) if session else None
         return await self._named(self._thread(request.thread)) if request.thread else None
 
     async def remember_call(self, call: str, run: str, now: float) -> None:
@@ -196,7 +209,7 @@ class LaneSessions(Struct, frozen=True):
     def _names(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
         if request.thread:
             return (self._thread(request.thread),)
-        return () if request.previous else (prefix_name(messages),)
+        return () if request.previous or request.conversation else (prefix_name(messages),)
 
     def _thread(self, thread: str) -> str:
         return f"{THREAD}{self.lane}\n{thread}"
@@ -205,7 +218,7 @@ class LaneSessions(Struct, frozen=True):
         for message in split.new if not request.previous else ():
             if message.call and (run := await self._named(f"{CALL}{message.call}")):
                 return run
-        if request.previous or request.thread:
+        if request.previous or request.conversation or request.thread:
             return await self.named_run(request)
         if not split.answer:
             return None
@@ -232,8 +245,13 @@ class LaneSessions(Struct, frozen=True):
 
     async def _is_last(self, run: RunRow) -> bool:
         """Return True unless a client has gone on in the session; runs that the server has begun do not count."""
-        newest = await self.store.last_runs(run.session, None, NEWEST)
-        return next((row.id for row in newest if not json.loads(row.policy).get(UNASKED)), run.id) == run.id
+        last = await self._last_asked(run.session)
+        return last is None or last.id == run.id
+
+    async def _last_asked(self, session: str) -> RunRow | None:
+        """Return the last run that a client has begun in a session, of its newest ones."""
+        newest = await self.store.last_runs(session, None, NEWEST)
+        return next((row for row in newest if not json.loads(row.policy).get(UNASKED)), None)
 
     async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
         earlier = await self.history(run.id)

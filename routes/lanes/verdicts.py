@@ -40,6 +40,7 @@ async def resumed_run(
     decided = list[ApprovalRow]()
     for verdict in request.verdicts:
         if row := pending.get(verdict.call):
+            await services.runs.run(row.run, principal)  # raises NotFound where it is not for this member to decide
             await _decide(services, principal, row, verdict, door)
             decided.append(row)
         else:  # a call of the conversation's run may have been decided meanwhile

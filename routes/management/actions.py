@@ -1,17 +1,22 @@
-"""The table of what an admin's agent may do to the server: an action is a route, an area a tool with its actions.
+"""The table of what an agent may do to the server: an action is a route, an area a tool with its actions.
+
+The areas are for admins, but for `schedules`, which all may have: its routes show and change what is the person's own.
 
 Left out on purpose: approvals, grants and the trust in MCP servers (a model must not decide on its own calls), creating
 tokens (the secret would pass through the model), keys of endpoints, memories that would count as written by the person,
-schedules that do not deny what needs approval, and whatever streams.
+schedules that do not deny what needs approval, new webhooks (data goes to their address, and the secret would pass
+through the model), and whatever streams, such as the begin of a conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+
+from routes.management.reminders import in_session
 
 TEXT, FLAG, FROM_0 = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "minimum": 0}
 TEXTS, FIELDS = {"type": "array", "items": TEXT}, {"type": "object"}
@@ -24,7 +29,8 @@ class Action(Struct, frozen=True):
     """One route as an action.
 
     `query` and `body` are JSON Schemas of their fields by name. The parameters of the path are texts, but for those
-    that `fixed` has.
+    that `fixed` has. `send` makes the route's body of that of a call, and its conversation. `shows`: its answer has
+    what conversations have, without their labels.
     """
 
     name: str
@@ -33,15 +39,40 @@ class Action(Struct, frozen=True):
     body: Mapping[str, Any] = NONE
     query: Mapping[str, Any] = NONE
     fixed: Mapping[str, str] = NONE
+    send: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = lambda body, _: body
+    shows: bool = False
 
 
 class Area(Struct, frozen=True):
-    """The actions of one tool, which is called `manage_` and the area's name."""
+    """The actions of one tool, which is called `manage_` and the area's name.
+
+    `labelled`: its answers name the labels of the conversations that they show.
+    """
 
     name: str
     actions: Sequence[Action]
+    labelled: bool = False
 
 
+SCHEDULES = Area(
+    "schedules",
+    (
+        Action("list", "GET", "/schedules"),
+        Action("show", "GET", "/schedules/{schedule}"),
+        Action(
+            "add",
+            "POST",
+            "/schedules",
+            {"name": TEXT, "message": TEXT, **TIMES, "here": FLAG, "model": TEXT, "tools": TEXTS},
+            send=in_session,
+        ),
+        Action("switch", "PATCH", "/schedules/{schedule}", {"enabled": FLAG}),
+        Action("run", "POST", "/schedules/{schedule}/run"),
+        Action("delete", "DELETE", "/schedules/{schedule}"),
+        Action("triggers", "GET", "/triggers"),
+    ),
+    labelled=True,
+)
 AREAS = (
     Area(
         "sessions",
@@ -52,27 +83,14 @@ AREAS = (
             Action("delete", "DELETE", "/sessions/{session}"),
             Action("usage", "GET", "/usage"),
         ),
+        labelled=True,
     ),
     Area(
         "jobs",
         (
-            Action("list", "GET", "/jobs"),
-            Action("show", "GET", "/jobs/{job}"),
-            Action("cancel", "POST", "/jobs/{job}/cancel"),
-        ),
-    ),
-    Area(
-        "schedules",
-        (
-            Action("list", "GET", "/schedules"),
-            Action("show", "GET", "/schedules/{schedule}"),
-            Action(
-                "add", "POST", "/schedules", {"name": TEXT, "message": TEXT, **TIMES, "model": TEXT, "tools": TEXTS}
-            ),
-            Action("switch", "PATCH", "/schedules/{schedule}", {"enabled": FLAG}),
-            Action("run", "POST", "/schedules/{schedule}/run"),
-            Action("delete", "DELETE", "/schedules/{schedule}"),
-            Action("triggers", "GET", "/triggers"),
+            Action("list", "GET", "/jobs", shows=True),
+            Action("show", "GET", "/jobs/{job}", shows=True),
+            Action("cancel", "POST", "/jobs/{job}/cancel", shows=True),
         ),
     ),
     Area(
@@ -82,6 +100,7 @@ AREAS = (
             Action("show", "GET", "/memory/{memory}"),
             Action("delete", "DELETE", "/memory/{memory}"),
         ),
+        labelled=True,
     ),
     Area(
         "mcp",
@@ -105,8 +124,19 @@ AREAS = (
         "models",
         (
             Action("list", "GET", "/served-models"),
+            Action("get", "POST", "/served-models", {"source": TEXT, "name": TEXT, "context": FROM_0, "serve": FLAG}),
+            Action("cancel", "DELETE", "/served-models/{name}"),
             Action("serve", "POST", "/served-models/{name}/serve"),
             Action("stop", "POST", "/served-models/{name}/stop"),
+        ),
+    ),
+    Area(
+        "webhooks",
+        (
+            Action("list", "GET", "/webhooks"),
+            Action("switch", "PATCH", "/webhooks/{webhook}", {"enabled": FLAG}),
+            Action("test", "POST", "/webhooks/{webhook}/test"),
+            Action("delete", "DELETE", "/webhooks/{webhook}"),
         ),
     ),
     Area("tokens", (Action("list", "GET", "/tokens"), Action("revoke", "DELETE", "/tokens/{name}"))),
@@ -116,7 +146,7 @@ AREAS = (
             Action("state", "GET", "/readyz"),
             Action("settings", "GET", "/settings"),
             Action("change_settings", "PATCH", "/settings", {"changes": FIELDS}),
-            Action("audit", "GET", "/audit", query={"before": FROM_0}),
+            Action("audit", "GET", "/audit", query={"before": FROM_0}, shows=True),
             Action("pause", "POST", "/pause", {"cancel": FLAG}),
             Action("resume", "POST", "/resume"),
         ),

@@ -1,4 +1,4 @@
-"""Tools of the table of actions: each call is a request to the route's own handler, as the admin whose run it is.
+"""Tools of the table of actions: each call is a request to the route's own handler, as the person whose run it is.
 
 The handler checks the rights and the fields, as it does for a request from outside; the gate has asked before.
 """
@@ -6,10 +6,12 @@ The handler checks the rights and the fields, as it does for a request from outs
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,7 +21,8 @@ from starlette.types import Message
 from app.policy.current_rights import principal_named
 from app.storage.principals import Principal
 from parsing import Arguments
-from routes.management.actions import AREAS, TEXT, Action, Area
+from routes.management.actions import AREAS, SCHEDULES, TEXT, Action, Area
+from routes.management.reminders import ABOUT, Reminders, zone_of_machine
 from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.services import Services
@@ -49,26 +52,52 @@ class Handler(Struct, frozen=True):
 
 def management_tools(server: Starlette, services: Services, areas: Sequence[Area] = AREAS) -> list[Tool]:
     """A tool for each area. Raises KeyError for an action whose route the server does not have."""
+    return [_tool(area, _handlers(area, server), server, services) for area in areas]
+
+
+def reminder_tool(server: Starlette, services: Services, clock: Callable[[], float] = time.time) -> Tool:
+    """The tool for the schedules of each person. Its calls ask by what they do, and `add` always."""
+    settings = services.settings
+    reminders = Reminders(settings.time_zone or zone_of_machine(), clock)
+    return msgspec.structs.replace(
+        _tool(SCHEDULES, _handlers(SCHEDULES, server), server, services, reminders),
+        role=Role.GUEST if settings.schedules_per_guest else Role.USER,
+        approval="mode",
+        untrusted=False,
+        normalise=reminders.normalise,
+        leaves=reminders.leaves,
+        loses_nothing=reminders.loses_nothing,
+        local_time=True,
+    )
+
+
+def _handlers(area: Area, server: Starlette) -> list[Handler]:
+    """Raises KeyError for an action whose route the server does not have."""
     routes = {
         (route.path, method): route
         for route in server.routes
         if isinstance(route, ServedRoute)
         for method in route.methods or ()
     }
-    handlers = {area.name: [Handler(one, routes[one.path, one.method]) for one in area.actions] for area in areas}
-    return [_tool(area, handlers[area.name], server, services) for area in areas]
+    return [Handler(one, routes[one.path, one.method]) for one in area.actions]
 
 
-def _tool(area: Area, handlers: Sequence[Handler], server: Starlette, services: Services) -> Tool:
+def _tool(
+    area: Area,
+    handlers: Sequence[Handler],
+    server: Starlette,
+    services: Services,
+    reminders: Reminders | None = None,
+) -> Tool:
     by_name = {handler.action.name: handler for handler in handlers}
     fields = {name: schema for handler in handlers for name, schema in handler.fields.items()}
     actions = {"type": "string", "enum": [*by_name]}
     return Tool(
         f"manage_{area.name}",
-        f"Manage this server. {'; '.join(map(_described, handlers))}.",
+        f"{ABOUT if reminders else 'Manage this server.'} {'; '.join(map(_described, handlers))}.",
         {"type": "object", "properties": {ACTION: actions} | fields, "required": [ACTION]},
         Risk.WRITE,
-        _run(by_name, server, services),
+        _run(by_name, server, services, reminders, labelled=area.labelled),
         role=Role.ADMIN,
         approval="always",
         confined=True,
@@ -87,17 +116,30 @@ def _described(handler: Handler) -> str:
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
 
 
-def _run(handlers: Mapping[str, Handler], server: Starlette, services: Services) -> Run:
+def _run(
+    handlers: Mapping[str, Handler],
+    server: Starlette,
+    services: Services,
+    reminders: Reminders | None,
+    *,
+    labelled: bool,
+) -> Run:
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         handler = handlers[arguments[ACTION]]  # an action of the schema, which was checked
         given = {name: value for name, value in arguments.items() if name != ACTION}
-        if wrong := _unfit(handler, given):
+        wrong = _unfit(handler, given)
+        if not wrong and reminders:
+            wrong = await reminders.objection(arguments, context, services.store)
+        if wrong:
             yield Result(ok=False, text=wrong)
             return
         principal = await principal_named(services.store, context.principal)
-        response = await _answer(handler, given, principal, server)
+        response = await _answer(handler, given, principal, server, context.session)
         text = bytes(response.body).decode()
-        labels = shown_labels(text, services.settings.label_policy.names)
+        names = services.settings.label_policy.names
+        labels = shown_labels(text, names) if labelled else ()
+        if handler.action.shows and _holds(text):
+            labels = tuple(names)
         yield Result(ok=response.status_code < 400, text=text or "Done.", labels=labels)
 
     return run
@@ -128,12 +170,19 @@ def _unfit(handler: Handler, given: Arguments) -> str:
     return ""
 
 
-async def _answer(handler: Handler, given: Arguments, principal: Principal, server: Starlette) -> Response:
+def _holds(text: str) -> bool:
+    """Return True if an answer has any value but empty ones, as the list of nothing has."""
+    return bool(text) and any(json.loads(text).values())
+
+
+async def _answer(
+    handler: Handler, given: Arguments, principal: Principal, server: Starlette, session: str
+) -> Response:
     """The answer to a request as the server's router would hand it to the handler, after authentication."""
     action = handler.action
     convertors = handler.route.param_convertors
     path = {name: convertors[name].convert(given[name]) for name in convertors if name in given}
-    body = {name: given[name] for name in action.body if name in given}
+    body = action.send({name: given[name] for name in action.body if name in given}, session)
     query = {name: given[name] for name in action.query if name in given}
     data = json.dumps(body).encode() if body else b""
 

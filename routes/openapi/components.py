@@ -101,6 +101,7 @@ _SESSION = {
     "workspace?": "text",
     "labels?": "any",
     "summary?": "text",
+    "conversation?": "text",
 }
 
 COMPONENTS: Mapping[str, Shape] = {
@@ -151,6 +152,7 @@ COMPONENTS: Mapping[str, Shape] = {
     "Folder": {"id": "text", "name": "text", "created": "number", "sessions": "integer"},
     "WholeSession": {
         **_SESSION,
+        "schedules?": ["object"],
         "messages": ["@Message"],
         "summaries": ["object"],
         "runs": ["@Run"],
@@ -251,6 +253,8 @@ COMPONENTS: Mapping[str, Shape] = {
         "missed": "text",
         "jitter_s": "number",
         "next": "number?",
+        "words": "text",
+        "labels?": ["text"],
     },
     "Trigger": {**_UNATTENDED, "scheme": "text", "template": "text", "path": "text"},
     "Begun": {"run": "text", "session": "text", "state": "text"},
@@ -287,11 +291,14 @@ COMPONENTS: Mapping[str, Shape] = {
         "tools": ["text"],
         "disabled": ["text"],
         "profile": "text?",
+        "members": "boolean",
         "budget": "object",
     },
+    "Member": {"member": "text", "principal": "text", "bot": "text", "account": "text?", "created": "number"},
     "Person": {
         "name": "text",
         "role": "text",
+        "by": "text",
         "state": "text",
         "created": "number",
         "expires": "number?",

@@ -22,7 +22,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.core.log_context import enter_request
-from routes.protocol.errors import SAFE_HEADERS, AnswerError, native_error
+from app.storage.principals import Principal
+from routes.protocol.errors import SAFE_HEADERS, AnswerError, Refused, native_error
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.requests import admins_only
 from routes.protocol.route import Endpoint, Route
@@ -30,6 +31,8 @@ from routes.protocol.sse import STREAM
 from tools.base.patterns import lazy_pattern
 
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
+CLOSED_TO_MEMBERS = ("/sign-ins", "/member-codes", "/tokens", "/people")
+OPEN_TO_LINKED = ("/chat", "/runs/")
 PATH = ":path}"  # Starlette's, in which a dot stands for any character but a line feed
 
 
@@ -47,10 +50,27 @@ class ServedRoute(routing.Route):
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"][ROUTE] = row.path
+            if (principal := scope["state"].get("principal")) and principal.member:
+                await check_member(row, principal, Request(scope, receive))
             response = await endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 
         self.app = answer
+
+
+async def check_member(row: Route, principal: Principal, request: Request) -> None:
+    """Refuse what a member of a bot's chats, or a bot for an account, may not ask for. Raises Refused, NotFound."""
+    if row.path.startswith(CLOSED_TO_MEMBERS):
+        raise Refused(403, "forbidden", "This is not for members of a bot. Send it without X-Dragoman-Member.")
+    if not principal.is_linked:
+        return
+    if not row.path.startswith(OPEN_TO_LINKED) and row.stream != "lane":
+        message = (
+            f"{principal.member} is linked to {principal.name}: its bot may send messages and decide on the calls of "
+        )
+        raise Refused(403, "forbidden", f"{message}the runs that these begin, and nothing else.")
+    if run := request.path_params.get("run"):
+        await request.app.state.services.runs.run(run, principal)
 
 
 def for_admins(handler: Endpoint) -> Endpoint:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     Field,
     ValidationError,
@@ -19,6 +20,7 @@ from app.core.strict_model import StrictModel
 from app.policy.doors import ClientDoor
 from app.redaction.redactor import Redactor
 from app.runs.run_options import RunOptions
+from app.storage.people.members import checked_outside
 from app.storage.principals import Principal
 from app.transcript.run_request import IdempotencyKey
 from app.transcript.titles import LONGEST_TITLE, one_line
@@ -54,6 +56,9 @@ MOST_ESCAPED = 6  # JSON may write one byte of a message as \u00XX
 MOST_WRITTEN = 2_000  # characters of a title, invisible ones included
 
 
+OutsideName = Annotated[str, AfterValidator(checked_outside)]  # of another service, for a conversation or a person
+
+
 class ToolResult(StrictModel):
     """The client's result of a call that `tool.handed` has handed over to it."""
 
@@ -67,6 +72,8 @@ class ChatRequest(RunOptions, MessageRequest):
     message: Content = ""
     tool_results: list[ToolResult] = Field(default_factory=list, max_length=MOST_RESULTS)
     session: str | None = Field(default=None, max_length=64)
+    conversation: OutsideName | None = None
+    member: OutsideName | None = None
     when_busy: Literal["refuse", "queue"] = "refuse"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     labels: list[LabelName] = Field(default_factory=list, max_length=MOST_LABELS)
@@ -74,7 +81,7 @@ class ChatRequest(RunOptions, MessageRequest):
 
     @model_validator(mode="after")
     def _sensible(self) -> ChatRequest:
-        if self.tool_results and self.session is None:
+        if self.tool_results and self.session is None and self.conversation is None:
             raise ValueError("tool_results belong to the session that handed the calls over; send session as well")
         if self.system and len(self.system.text) > MOST_SYSTEM:
             length = len(self.system.text)

@@ -18,6 +18,7 @@ from app.config.runtime_changes import RuntimeSettings
 from app.config.search_backend import search_tools
 from app.config.settings import Settings
 from app.context.project_files import ProjectFiles
+from app.knowledge.startup import knowledge_tools, opened_knowledge
 from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels
 from app.labels.run_labels import LabelServices
@@ -85,6 +86,12 @@ async def opened_run_factory(
         await project.load()
         profiles = Profiles(settings.profiles, store, runs.peers)
         await profiles.load()
+        labels = await opened_labels(settings, store, jobs)
+        knowledge = await stack.enter_async_context(
+            opened_knowledge(
+                settings, store, models.memories, labels, redactor=redactor, sandbox=sandbox, unpaused=switch.unpaused
+            )
+        )
         factory = RunFactory(
             settings=settings,
             store=store,
@@ -98,7 +105,8 @@ async def opened_run_factory(
             files=Files(store),
             built_in=built_in_tools(settings, manager.mcp),
             project=project,
-            labels=await opened_labels(settings, store, jobs),
+            labels=labels,
+            knowledge=knowledge,
             marks=MarkIndex(store, manager.notifications.keys.marks_key, journal.flush, shared=not runs.peers.is_alone),
             profiles=profiles,
             looks=models.looks,
@@ -140,7 +148,8 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
 def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:
     """The tools that are switched on: those of each server, and those that begin runs or reach other sessions."""
     delegating = (*(HELPER_TOOLS if settings.helpers else ()), *(SESSION_TOOLS if settings.session_tools else ()))
-    return (*TOOLS, *search_tools(settings, mcp.tools), *memory_tools(settings), *delegating)
+    searching = (*search_tools(settings, mcp.tools), *memory_tools(settings), *knowledge_tools(settings))
+    return (*TOOLS, *searching, *delegating)
 
 
 async def opened_labels(settings: Settings, store: Store, jobs: Jobs) -> LabelServices | None:

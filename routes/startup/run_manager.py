@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from app.budget.budgets import Ledger, default_budget
+from app.budget.budgets import Ledger, default_budget, guest_budget
 from app.config.settings import Settings
 from app.hooks.hooks import Hooks, informing
 from app.hooks.run_hooks import RunHooks
@@ -65,6 +65,7 @@ async def opened_run_manager(settings: Settings, storage: StoragePhase) -> Async
                 watch=notifications.outbox.budget_used,
                 model_checks=partial(RunHooks, hooks) if hooks else None,
                 observers=traced.observers,
+                guests=guest_budget(settings),
             ),
             metrics=storage.metrics,
         )

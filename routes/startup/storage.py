@@ -91,6 +91,9 @@ def replication_of(settings: Settings, store: Store) -> Replication:
 
 def secrets_of(settings: Settings) -> list[str]:
     """Secrets that no answer, log or database may hold; access tokens are known by their shape."""
-    keys = (settings.model_key, settings.search_key, settings.memory_embeddings_key, settings.metrics_token)
+    keys = (
+        *(settings.model_key, settings.search_key, settings.memory_embeddings_key),
+        *(settings.metrics_token, settings.model_hub_token),
+    )
     given = [key.get_secret_value() for key in keys if key]
     return [*secrets_in(os.environ), *given, *settings.database_secrets]

@@ -70,6 +70,36 @@ class MemoryAccess(Protocol):
         ...
 
 
+class FoundPassage(Struct, frozen=True):
+    """A passage of a file or document. `place` is cited; `untrusted`: third parties may have brought it."""
+
+    place: str
+    text: str
+    untrusted: bool = False
+
+
+class FoundPassages(Struct, frozen=True):
+    """Results of a search in the folders `searched`, best first.
+
+    `left_out` counts what has changed since it was indexed, or may not be read; `pending` files still to be indexed.
+    """
+
+    passages: Sequence[FoundPassage]
+    searched: str
+    left_out: int = 0
+    pending: int = 0
+    untrusted: bool = False
+    labels: tuple[str, ...] = ()
+
+
+class KnowledgeAccess(Protocol):
+    """The files and documents of one principal, for one call."""
+
+    async def search(self, query: str, folder: Sequence[str], limit: int) -> FoundPassages:
+        """Find passages below a folder of the workspace, or (empty) anywhere. Raises ToolFailed."""
+        ...
+
+
 class HelperAccess(Protocol):
     """Helpers and other models. Every method raises ToolFailed."""
 

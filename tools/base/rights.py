@@ -107,12 +107,14 @@ class OutboundEffect(Struct, frozen=True):
     """An effect of a call outside of the workspace and the sandbox: data sent, or files for programs there.
 
     `what` is a sentence for the person who approves. `always`: approval is needed in every mode, and only a grant for
-    exactly this call replaces it. `carries_text`: the call sends out a text that can hold anything.
+    exactly this call replaces it; if it is `firm`, nothing does. `carries_text`: the call sends out a text that can
+    hold anything.
     """
 
     what: str
     always: bool = False
     carries_text: bool = False
+    firm: bool = False
 
 
 def names_match(names: Iterable[str], patterns: Iterable[str]) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from app.core.endpoint_spec import Price
 from app.core.provider import Provider, TokenUsage
-from app.models.endpoints.prices import cost_of, price_of
+from app.models.endpoints.prices import cost_of, entry_of
 from app.models.endpoints.server_state import ServerState
 from app.models.endpoints.vision_fallback import can_see
 from app.models.tokens.counter import TokenCounter
@@ -53,6 +53,6 @@ class ModelHandle(Struct, eq=False, weakref=True):
         if not self.prices:
             return None
         if self._priced[0] != self.name:
-            self._priced = self.name, price_of(self.prices, self.name)
+            self._priced = self.name, entry_of(self.prices, self.name)
         _, price = self._priced
         return None if price is None else cost_of(price, used)

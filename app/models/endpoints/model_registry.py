@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 from app.core.endpoint_spec import EndpointSpec
 from app.core.labels import NO_POLICY, Clearance, LabelPolicy, Labels
@@ -22,10 +23,12 @@ from app.models.endpoints.model_names import (
     resolve_alias,
     unknown_model_message,
 )
+from app.models.endpoints.prices import entry_of
 from app.models.endpoints.server_state import ServerState
 from app.models.endpoints.vision_fallback import can_see
 from app.models.server_connection import FixedConnection, UnavailableConnection
 
+NO_CHAINS: Mapping[str, Sequence[str]] = MappingProxyType({})
 GONE = "The default model {} has no endpoint any more. Add an endpoint that serves it, or restart."
 NONE_LEFT = "No endpoint is left. Add one with `dragoman endpoint add`, or restart."
 
@@ -37,8 +40,8 @@ class UnknownModel(Exception):
 class Models:
     """Models of all endpoints. The default is `wanted` if set, else the first endpoint's.
 
-    `fallback` lists fallback models in order; `utility_model` is for summaries and judges. `most_characters` are those
-    of an answer. `check_not_paused` raises Paused while no model may be asked.
+    `fallback` lists fallback models in order, `fallbacks` other ones by model; `utility_model` is for summaries and
+    judges. `most_characters` are those of an answer. `check_not_paused` raises Paused while no model may be asked.
     Raises ValueError for aliases that form a cycle.
     """
 
@@ -49,6 +52,7 @@ class Models:
         fallback: Sequence[str] = (),
         utility_model: str | None = None,
         *,
+        fallbacks: Mapping[str, Sequence[str]] = NO_CHAINS,
         wanted: str | None = None,
         most_characters: int = MOST_CHARACTERS,
         labels: LabelPolicy = NO_POLICY,
@@ -59,6 +63,7 @@ class Models:
         for alias in self.aliases:
             resolve_alias(alias, self.aliases)
         self.fallback = fallback
+        self.fallbacks = fallbacks
         self.utility_model = utility_model
         self.wanted = wanted
         self.backoff = BACKOFF
@@ -109,7 +114,7 @@ class Models:
             for endpoint in self.endpoints.values():
                 endpoint.refresh()  # it may serve the model by now
             raise UnknownModel(unknown_model_message(wanted or "", self.aliases, self.endpoints))
-        route = self._route_to([handle, *self._fallbacks()], principal)
+        route = self._route_to([handle, *self._fallbacks(handle)], principal)
         if route.clearance:
             route.clearance.labels = labels
         return route
@@ -162,6 +167,7 @@ class Models:
         """
         there = self.endpoints if endpoints is None else endpoints
         named = [("fallback", name) for name in self.fallback]
+        named += [("fallbacks", name) for chain in self.fallbacks.values() for name in chain]
         named += [
             (setting, name) for setting, name in (("model", self.wanted), ("utility", self.utility_model)) if name
         ]
@@ -176,5 +182,6 @@ class Models:
             return self._demonstration.handle(None)
         return place[0].handle(place[1]) if place else None
 
-    def _fallbacks(self) -> list[ModelHandle]:
-        return [handle for name in self.fallback if (handle := self._find_handle(name))]
+    def _fallbacks(self, wanted: ModelHandle) -> list[ModelHandle]:
+        chain = entry_of(self.fallbacks, wanted.name) if self.fallbacks else None
+        return [found for name in (self.fallback if chain is None else chain) if (found := self._find_handle(name))]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from app.core.endpoint_spec import Price
 from app.core.provider import TokenUsage
+
+Entry = TypeVar("Entry")
 
 MILLION = 1_000_000
 DIGITS = 9  # decimals of a cost: sums that are rounded to them do not drift
 
 
-def price_of(prices: Mapping[str, Price], name: str) -> Price | None:
-    """Return the price of `endpoint/model`: by its full name, by the model name, or by the first matching pattern."""
+def entry_of(table: Mapping[str, Entry], name: str) -> Entry | None:
+    """Return the entry of `endpoint/model`: by its full name, by the model name, or by the first matching pattern."""
     names = (name, name.partition("/")[2])
     for one in names:
-        if one in prices:
-            return prices[one]
-    return next((price for pattern, price in prices.items() if any(fnmatchcase(one, pattern) for one in names)), None)
+        if one in table:
+            return table[one]
+    return next((entry for pattern, entry in table.items() if any(fnmatchcase(one, pattern) for one in names)), None)
 
 
 def cost_of(price: Price, used: TokenUsage) -> float:

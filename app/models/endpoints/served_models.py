@@ -7,6 +7,7 @@ as it takes in every endpoint, whichever process has written it.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,17 +24,20 @@ from app.models.serving.catalogue import (
     ServingOptions,
     check_memory,
     check_unchanged,
+    checked_name,
     checked_row,
     estimate_of,
     files_in,
     header_of,
     served_spec,
 )
+from app.models.serving.gguf import SPLIT_NAME
 from app.models.serving.memory import MIB, available_memory
 from app.models.serving.pool import Member, ModelPool
 from app.models.serving.refusals import UnfitFile, UnknownServedModel
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
+from app.storage.data_dir import MODELS
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.served_models import ServedModelRemoved, ServedModelRow
 from app.storage.store import Store
@@ -75,6 +79,10 @@ class ServedModels:
         await self._write(changes)
         return row
 
+    async def check_name(self, name: str) -> None:
+        """Raise UnfitFile or ReadOnlyEndpoint if a model cannot have this name."""
+        await self._endpoint(checked_name(name))
+
     async def serve(self, name: str, by: str, *, at_start: bool | None = None, forced: bool = False) -> ServedModelRow:
         """Make an endpoint of a model; a running server starts it in the background."""
         row = await self.row(name)
@@ -94,11 +102,24 @@ class ServedModels:
             await self._write([EndpointRemoved(name), audit(name, "stopped", by, row.path)])
         return row
 
-    async def remove(self, name: str, by: str) -> None:
-        """Forget a model; its file stays."""
+    async def remove(self, name: str, by: str) -> bool:
+        """Forget a model; return whether its file was deleted: a downloaded one is, if no other model uses it."""
         row = await self.row(name)
         served: list[Change] = [EndpointRemoved(name)] if await self._served_endpoint(name) else []
         await self._write([*served, ServedModelRemoved(name), audit(name, "removed", by, row.path)])
+        used = {one.path for one in await self.rows()}
+        files = [] if row.path in used else self._downloaded(row)
+        for file in files:
+            await asyncio.to_thread(file.unlink, missing_ok=True)
+        return bool(files)
+
+    def _downloaded(self, row: ServedModelRow) -> list[Path]:
+        """Return the files of a model that was downloaded; others belong to whoever has added them."""
+        path = Path(row.path)
+        if not path.is_relative_to(os.path.realpath(self._settings.data_dir / MODELS)):
+            return []
+        part = SPLIT_NAME.fullmatch(path.name)
+        return [*path.parent.glob(f"{part[1]}-*-of-{part[3]}.gguf")] if part else [path]
 
     def check_memory(self, row: ServedModelRow) -> None:
         if self._pool:
@@ -153,6 +174,7 @@ class ServedModels:
         model: dict[str, Any] = {
             "name": row.name,
             "file": row.path,
+            "downloaded": bool(self._downloaded(row)),
             "model": header.name,
             "architecture": header.architecture,
             "quantisation": header.quantisation or None,

@@ -144,6 +144,7 @@ async def _open(
         settings.aliases,
         settings.fallback,
         settings.utility,
+        fallbacks=settings.fallbacks,
         wanted=settings.model if try_fallback else wanted_model(own, registry),
         most_characters=settings.max_answer_characters,
         labels=settings.label_policy,

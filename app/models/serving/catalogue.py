@@ -52,7 +52,7 @@ def checked_row(path: Path, wanted: ServingOptions, by: str, workspace: Path) ->
     _check_numbers(header, context, wanted)
     status = path.stat()
     return ServedModelRow(
-        name=_checked_name(wanted.name or name_of(path)),
+        name=checked_name(wanted.name or name_of(path)),
         path=str(path),
         size=status.st_size,
         modified=status.st_mtime_ns,
@@ -84,7 +84,7 @@ def _check_numbers(header: Header, context: int, wanted: ServingOptions) -> None
         raise UnfitFile(f"{wanted.cache_type!a} is no type of cache: choose {', '.join(CACHE_TYPES)}.")
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
     try:
         return checked_endpoint_name(name)
     except ValueError as rule:

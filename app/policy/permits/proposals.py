@@ -47,6 +47,8 @@ def proposals_of(tool: Tool | None, arguments: Arguments, principal: Principal, 
     """Return the proposals for a waiting call, the narrowest last; none for what no permission can allow."""
     if tool is None or not may_be_permitted(tool, principal):
         return []
+    if (effect := tool.leaves(arguments, around.workspace)) and effect.firm:
+        return []
     found = list(dict.fromkeys(_bounds(tool, arguments)))
     return [
         Proposal(fields_of(one), words_of(one))

@@ -41,12 +41,15 @@ BUILT_IN: Mapping[str, Reads] = {
     "write_file": Reads(paths=("path",)),
     "edit_file": Reads(paths=("path",)),
     "list_files": Reads(paths=("path", "pattern")),
+    "search_files": Reads(paths=("folder",)),
     "web_fetch": Reads(hosts=("url",)),
     **dict.fromkeys(("job_status", "job_output", "job_cancel", "recall_history", "read_result", "ask_user"), DATA),
     **dict.fromkeys(("update_plan", "submit_plan", "read_skill", "web_search", "delegate", "ask_model"), DATA),
     **dict.fromkeys(("create_document", "update_document", "suggest_edits", "read_document"), DATA),
     **dict.fromkeys(("remember", "recall_memory", "forget", "list_sessions", "read_session"), DATA),
 }
+
+OPTIONAL_FOLDERS = {"list_files": "path", "search_files": "folder"}  # arguments; without one it is the workspace
 
 
 class ArgumentFacts(Struct, frozen=True):
@@ -62,8 +65,8 @@ class ArgumentFacts(Struct, frozen=True):
 def facts_of_call(tool: Tool, arguments: Arguments) -> ArgumentFacts:
     """Return the facts of a call. Total."""
     reads = None if tool.origin or tool.handed else BUILT_IN.get(tool.name)
-    if reads is not None and tool.name == "list_files":
-        arguments = {**arguments, "path": arguments.get("path") or "."}
+    if reads is not None and (folder := OPTIONAL_FOLDERS.get(tool.name)):
+        arguments = {**arguments, folder: arguments.get(folder) or "."}
     texts = list(_texts(arguments))
     if reads is None:
         texts += [("", name) for name in arguments]

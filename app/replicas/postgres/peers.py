@@ -27,7 +27,7 @@ from app.storage.changes import LOST, StoreFailed
 from app.storage.postgres.connections import CLOSE_S, Connections, Line, name_of
 from tools.base.tasks import in_background
 
-POOL = 32  # connections for locks and questions, opened when they are needed
+POOL = 36  # connections for locks and questions, opened when they are needed
 COMMAND_S = 30.0
 MOVED = "moved"  # the kind of a message: a run of a session has ended
 

@@ -6,10 +6,13 @@ follow-ups hold for what follows from it.
 
 from __future__ import annotations
 
+import time
+
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from app.budget.kinds import SOON_S, BudgetSpent
 from app.core.events import Notice
 from app.core.rules import ApprovalMode
 from app.policy.current_rights import principal_named
@@ -22,7 +25,15 @@ from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
-from app.transcript.run_request import SENT_BY, IdempotencyKey, NotFound, RunRequest, has_mark
+from app.transcript.run_request import (
+    SENT_BY,
+    UNASKED,
+    IdempotencyKey,
+    NotFound,
+    RunRequest,
+    has_mark,
+    speaker_of,
+)
 from app.transcript.run_totals import totals_of
 from tools.base.rights import Risk
 from tools.catalogue import HELPER_TOOLS, MEMORY, SESSION_TOOLS
@@ -39,13 +50,25 @@ class UnattendedRuns(Struct, frozen=True):
     async def start(self, principal: Principal, options: RunOptions, turn: RunRequest) -> RunRow:
         """Start a run with these options, in the session of `turn` or in a new one.
 
-        Raises NotFound if its agent cannot be made, FolderUnusable, and as `RunManager.start`.
+        Raises NotFound if its agent cannot be made, FolderUnusable, BudgetSpent if there are too many of the kind, and
+        as `RunManager.start`.
         """
         agent = await self._agent(principal, options, turn.session)
         agent.scope.gate.takes_grants = not turn.sent_by
         seconds = self.factory.limits(options).seconds
         turn = replace(turn, time_limit_s=seconds, policy=options.policy(), asked=False)
-        return await self.factory.runs.start(agent, principal, turn)
+        async with self.factory.runs.peers.lock("background", principal.name):  # two must not both have the last place
+            known = turn.key and await self.factory.store.key(principal.name, turn.key.value)
+            if not known:
+                await self._check_room(principal)
+            return await self.factory.runs.start(agent, principal, turn)
+
+    async def _check_room(self, principal: Principal) -> None:
+        """Raises BudgetSpent if as many runs as may be are active that no person has requested."""
+        active = sum(has_mark(row, UNASKED) for row in await self.factory.runs.of(principal.name))
+        if active >= (most := self.factory.settings.max_background_runs):
+            message = f"{principal.name} has {active} active background runs and may have {most} (max_background_runs)."
+            raise BudgetSpent("runs", message, time.time() + SOON_S)
 
     async def check(self, principal: Principal, options: RunOptions) -> None:
         """Raises NotFound if no run with these options could begin now."""
@@ -67,7 +90,7 @@ class UnattendedRuns(Struct, frozen=True):
 
     async def restored_agent(self, row: RunRow) -> tuple[Agent, float]:
         """The agent that a run was started with, and its time limit. Raises NotFound if it cannot be made any more."""
-        principal = await principal_named(self.factory.store, row.principal)
+        principal = await principal_named(self.factory.store, row.principal, speaker_of(row))
         options = stored_options(row.policy)
         agent = await self._agent(principal, options, row.session)
         agent.scope.gate.takes_grants = not has_mark(row, SENT_BY)
@@ -76,13 +99,13 @@ class UnattendedRuns(Struct, frozen=True):
     async def start_follow_up(self, job: Job, message: str) -> None:
         """Start the run that reports a job's end to its session, once. Raises NoRoom and as `RunManager.start`."""
         store, settings = self.factory.store, self.factory.settings
-        principal = await principal_named(store, job.principal)
+        last = (await store.runs(job.session))[-1:]  # its options hold on
+        principal = await principal_named(store, job.principal, speaker_of(last[0]) if last else "")
         key = IdempotencyKey(f"follow-up\n{job.id}", "")  # no request can have it: theirs are printable
         room = await room_in(job.session, store, settings.max_follow_ups)
         if not room and await store.key(principal.name, key.value) is None:
             raise NoRoom
         rounds = min(ROUNDS, settings.max_rounds, max(1, room.requests))
-        last = (await store.runs(job.session))[-1:]  # its options hold on
         options = stored_options(last[0].policy if last else "{}")
         if options.plans and totals_of(await store.events(last[0].id, 0, ALL), ()).has_accepted_plan:
             options = options.model_copy(update={"mode": "act"})

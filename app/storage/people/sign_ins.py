@@ -18,6 +18,7 @@ class SignInRow(Change, frozen=True):
     created: float
     seen: float
     expires: float
+    session: str = ""  # of the identity provider, whose end ends the sign-in; empty without one
 
 
 class SignInSeen(Change, frozen=True):

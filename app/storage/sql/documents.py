@@ -11,6 +11,7 @@ from app.storage.documents import (
     DocumentRow,
     DocumentSaved,
     DocumentSeen,
+    OwnedDocument,
     SuggestionRow,
     VersionInfo,
     VersionRow,
@@ -51,6 +52,14 @@ VERSIONS = Select(
     VersionInfo,
 )
 SUGGESTIONS = select(SuggestionRow, "document_suggestions", "WHERE document = ? ORDER BY number")
+OWNED = Select(
+    """
+    SELECT sessions.principal, documents.id, documents.version
+    FROM documents JOIN sessions ON sessions.id = documents.session
+    WHERE NOT sessions.temporary ORDER BY documents.updated DESC LIMIT 20000
+    """,
+    OwnedDocument,
+)
 NEWS = """
     SELECT session FROM documents WHERE seen < version UNION
     SELECT session FROM document_suggestions JOIN documents ON documents.id = document
@@ -73,6 +82,9 @@ class SqlDocuments(Rows):
 
     async def suggestions(self, document: str) -> list[SuggestionRow]:
         return await self._rows(SUGGESTIONS, document)
+
+    async def owned_documents(self) -> list[OwnedDocument]:
+        return await self._rows(OWNED)
 
     async def sessions_with_news(self) -> set[str]:
         return {session for (session,) in await self._all(NEWS)}

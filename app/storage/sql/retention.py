@@ -26,6 +26,7 @@ HAS_BRANCH = """
     )
 """
 RUNS = f"SELECT id FROM runs WHERE session IN ({ORIGINS}) AND NOT {HAS_BRANCH}"
+ANSWERS = "place = 'here' AND session IN (SESSIONS)"
 # Deletes a session with all that belongs to it; SESSIONS stands for a query of the sessions' ids.
 FORGET = (
     f"DELETE FROM events WHERE run IN ({RUNS})",
@@ -50,6 +51,9 @@ FORGET = (
     "DELETE FROM helpers WHERE session IN (SESSIONS)",
     "DELETE FROM shares WHERE session IN (SESSIONS)",
     "DELETE FROM decision_links WHERE session IN (SESSIONS)",
+    f"DELETE FROM occurrences WHERE origin IN (SELECT id FROM schedules WHERE {ANSWERS})",
+    f"DELETE FROM schedules WHERE {ANSWERS}",
+    "DELETE FROM conversation_keys WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",
@@ -65,5 +69,7 @@ FORGET = (
 OLD_KEYS = "DELETE FROM idempotency WHERE created < ? AND (body <> '' OR run NOT IN (SELECT id FROM runs))"
 IDLE_SESSIONS = """
     SELECT id FROM sessions WHERE created < ? AND NOT EXISTS
-    (SELECT 1 FROM runs WHERE runs.session = sessions.id AND COALESCE(runs.ended, 9e99) >= ?)
+    (SELECT 1 FROM runs WHERE runs.session = sessions.id AND COALESCE(runs.ended, 9e99) >= ?) AND NOT EXISTS
+    (SELECT 1 FROM schedules WHERE schedules.session = sessions.id AND place = 'here' AND enabled
+    AND next IS NOT NULL)
 """

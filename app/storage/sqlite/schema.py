@@ -26,5 +26,5 @@ TABLES = (
     "decision_links",
     "untrusted_marks",
     *("permissions", "permission_uses"),
-    "conversation_keys",
+    *("conversation_keys", "members", "member_codes"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.core.messages import Message
-from app.storage.search_words import words_of
+from app.storage.search_words import phrase, words_of
 from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
@@ -70,7 +70,7 @@ class SQLiteSessions(Database, SqlSessions, SqlMemories):
     async def memory_matches(self, owner: str, words: Sequence[Sequence[str]], limit: int) -> list[str]:
         if not words:
             return []
-        matched = f"owner : {_phrase([owner])} AND words : ({' OR '.join(map(_phrase, words))})"
+        matched = f"owner : {phrase([owner])} AND words : ({' OR '.join(map(phrase, words))})"
         return [one for (one,) in await self._all(MATCHES, matched, owner, limit)]
 
     async def _index_messages(self, pause_s: float = 0.0) -> None:
@@ -80,14 +80,6 @@ class SQLiteSessions(Database, SqlSessions, SqlMemories):
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
                 await self._writer.call(transact, [(INDEX_MESSAGES, [()])])
             await self._pause(pause_s)
-
-
-def _phrase(words: Sequence[str]) -> str:
-    """For MATCH: the words one behind the other, literally; the last may be the beginning of one if it ends in `*`."""
-    text = " ".join(words)
-    prefix = text.endswith("*")
-    doubled = text.removesuffix("*").replace('"', '""')
-    return f'"{doubled}"{" *" if prefix else ""}'
 
 
 def matching(session: str, words: list[str]) -> str:

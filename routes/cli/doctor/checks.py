@@ -62,6 +62,7 @@ CHECKS = (
     Check("models", models.models, STORED, network=True, limit_s=19.0),
     Check("mcp servers", mcp.mcp_servers, STORED, network=True, limit_s=19.0),
     Check("clock skew", network.clock_skew, SETTINGS, network=True),
+    Check("sign-in", network.identity_provider, SETTINGS, limit_s=15.0, network=True),
     Check("telemetry", network.telemetry, SETTINGS, limit_s=8.0, network=True),
 )
 

@@ -141,7 +141,7 @@ def _private_files(subject: Subject) -> Iterator[Path]:
         yield file
 
 
-SECRETS = ("model_key", "search_key", "memory_embeddings_key")
+SECRETS = ("model_key", "search_key", "memory_embeddings_key", "model_hub_token")
 
 
 def _mode(path: Path) -> int:

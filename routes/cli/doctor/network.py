@@ -14,9 +14,12 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from app.secrets.sources import SecretSources
 from app.telemetry.opening import DEFAULT_ENDPOINT, ENDPOINTS, is_on, problems
 from routes.access.authentication import is_loopback
+from routes.access.oidc import opened_provider
 from routes.cli.doctor.finding import Findings, Subject, ok, problem, skipped, warning
+from routes.protocol.errors import Refused
 
 SKEW_S = 30.0
 REQUEST_S = 3.0
@@ -59,14 +62,16 @@ def address(subject: Subject) -> Findings:
     host, tokens = subject.settings.host, subject.stored.tokens
     found = f"{host}, {tokens.in_use} of {tokens.all} tokens in use"
     make = "`dragoman token create --name NAME` makes one."
-    if not is_loopback(host) and not tokens.in_use:
+    if not is_loopback(host) and not tokens.in_use and not subject.settings.vouched:
         return problem(f"{found}: the server does not start without a token on such an address", make)
     if tokens.all and not tokens.in_use:
         return problem(f"{found}: nothing is let in any more", make)
     if not is_loopback(host) and not subject.settings.trusted_proxies:
         advice = "Put a proxy with TLS in front, and name it in DRAGOMAN_TRUSTED_PROXIES: tokens travel in the clear."
         return warning(f"{found}, without a trusted proxy", advice)
-    return ok(found if tokens.all else f"{host}: only this account (user id {os.geteuid()}) is let in, without a token")
+    if tokens.all or subject.settings.vouched:
+        return ok(found)
+    return ok(f"{host}: only this account (user id {os.geteuid()}) is let in, without a token")
 
 
 def clock_skew(subject: Subject) -> Findings:
@@ -90,6 +95,18 @@ def clock_skew(subject: Subject) -> Findings:
     if abs(skew) > SKEW_S:
         return warning(found, "Set the clock, and keep it right with NTP (timedatectl set-ntp true).")
     return ok(found)
+
+
+async def identity_provider(subject: Subject) -> Findings:
+    """The OpenID provider, if there is one: its documents, its keys and the client's secret. Nothing is signed in."""
+    sources = SecretSources.of(subject.settings, subject.environ)
+    if (provider := opened_provider(subject.settings, subject.redactor, sources)) is None:
+        return skipped("none is configured")
+    try:
+        await provider.check()
+    except Refused as refused:
+        return problem(refused.message, "Compare [oidc] with what the provider shows for this client.")
+    return ok(f"{provider.spec.issuer} answers")
 
 
 def telemetry(subject: Subject) -> Findings:

@@ -60,6 +60,7 @@ async def list_endpoints(request: Request) -> Response:
     fields: dict[str, Any] = {"default": models.default.name, "aliases": dict(models.aliases)}
     if principal.role is not Role.GUEST:
         fields |= {"fallback": list(models.fallback), "utility": models.utility_model}
+        fields |= {"fallbacks": {name: list(chain) for name, chain in models.fallbacks.items()}}
     if models.labels.names:
         fields["labels"] = list(models.labels.names)
     if principal.role is Role.ADMIN:

@@ -11,19 +11,27 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.policy.entitlements import Kind, check_entitled
+from app.policy.entitlements import Kind
 from app.schedules.requests import RunPart, ScheduleRequest, changed_fields, occurrence_fields, schedule_fields
-from app.schedules.times import checked
+from app.schedules.scheduler import timetable
+from app.schedules.times import ONCE, UnfitTime, checked
+from app.schedules.words import absolute, in_words
 from app.storage.principals import Principal
-from app.storage.schedules import ScheduleRow
+from app.storage.schedules import HERE, NEW, ScheduleRow
+from app.storage.schedules import ONE as ONE_SESSION
 from app.transcript.run_request import NotFound
+from routes.http.session_labels import label_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import checked as checked_body
 from routes.protocol.requests import read_changes, read_fields
 from routes.protocol.route import Body, Route, tagged
 from routes.services import Services, current_principal, services_of
+from tools.base.rights import Role
 
 MOST_BYTES = 256 * 1024
+MAX = "max_schedules"
+TEMPORARY = "session: a temporary conversation is deleted once it is over. Name another one, or send new."
+SETTINGS = {Role.ADMIN: MAX, Role.USER: "schedules_per_user", Role.GUEST: "schedules_per_guest"}
 
 
 async def list_schedules(request: Request) -> Response:
@@ -43,7 +51,7 @@ async def show_schedule(request: Request) -> Response:
 
 
 async def add_schedule(request: Request) -> Response:
-    """Add a schedule. See [its fields](schedules.md#fields)."""
+    """Add a schedule. See [its fields](schedules.md#fields). Guests may where `schedules_per_guest` lets them."""
     services, principal = services_of(request), current_principal(request)
     scheduler = services.automation.scheduler
     check_room(services, principal, 0, Kind.SCHEDULES)
@@ -99,11 +107,12 @@ async def run_schedule(request: Request) -> Response:
 
 def check_room(services: Services, principal: Principal, there: int, kind: Kind) -> None:
     """Raises NotEntitled, Refused if the principal may add none."""
-    check_entitled(principal, kind)
+    services.automation.starts.check_owner(principal, kind)
     check_switched_on(services)
-    most = services.settings.max_schedules
+    settings = (SETTINGS[principal.role] if kind is Kind.SCHEDULES else MAX, MAX)
+    most, setting = min((getattr(services.settings, name), name) for name in settings)
     if there >= most:
-        advice = "Remove one, or raise DRAGOMAN_MAX_SCHEDULES."
+        advice = f"Remove one, or raise DRAGOMAN_{setting.upper()}."
         raise Refused(409, "too_many_schedules", f"You have {there} {kind}, the maximum. {advice}")
 
 
@@ -116,7 +125,7 @@ def check_switched_on(services: Services) -> None:
 
 async def check_run(services: Services, principal: Principal, body: RunPart, kind: Kind) -> None:
     """Raises NotEntitled, Refused if the runs that it describes could not begin."""
-    check_entitled(principal, kind)
+    services.automation.starts.check_owner(principal, kind)
     try:
         await services.automation.starts.check(principal, body.options)
     except NotFound as unfit:
@@ -127,18 +136,24 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
     """Raises UnfitTime, Refused."""
     zone = body.time_zone or services.settings.time_zone or "UTC"
     now = time.time()
-    checked(body.kind, body.expression, zone, body.jitter_s, now)
+    expression = absolute(body.expression, zone, now) if body.kind == ONCE else body.expression.strip()
+    shortest = 0.0 if principal.role is Role.ADMIN else float(services.settings.shortest_interval_s)
+    checked(body.kind, expression, zone, body.jitter_s, now, shortest_s=shortest)
+    here = body.session not in (NEW, ONE_SESSION)
+    if here and (await services.runs.session(body.session, principal)).temporary:
+        raise Refused(422, "invalid_request", TEMPORARY)
     await check_run(services, principal, body, Kind.SCHEDULES)
     return ScheduleRow(
         id=name,
         principal=principal.name,
         name=body.name,
         kind=body.kind,
-        expression=body.expression.strip(),
+        expression=expression,
         zone=zone,
         text=body.message,
         policy=body.options.policy(),
-        place=body.session,
+        place=HERE if here else body.session,
+        session=body.session if here else None,
         missed=body.missed,
         jitter_s=body.jitter_s,
         enabled=body.enabled,
@@ -156,8 +171,27 @@ def _schedule(request: Request) -> ScheduleRow:
 
 async def _shown(services: Services, row: ScheduleRow) -> dict[str, Any]:
     last = [occurrence_fields(one) for one in await services.store.occurrences(row.id)]
-    times = {"created": row.created, "next": services.automation.scheduler.fires_at(row)}
-    return {"id": row.id} | schedule_fields(row) | times | {"last": last}
+    labels = (await label_fields(services, [row.session])).get(row.session, {}) if row.session else {}
+    return schedule_summary(services, row) | {"last": last} | labels
+
+
+def schedule_summary(services: Services, row: ScheduleRow) -> dict[str, Any]:
+    """A schedule without its last times; `words` are its times as a person reads them."""
+    table = timetable(row)
+    try:
+        words = in_words(table, time.time())
+    except UnfitTime as unfit:  # its time zone has left the machine
+        words = str(unfit)
+    times = {"created": row.created, "next": services.automation.scheduler.fires_at(row), "words": words}
+    return {"id": row.id} | schedule_fields(row) | times
+
+
+def reminders_of(services: Services, principal: str) -> list[dict[str, Any]]:
+    """The schedules that will answer in conversations, as the page shows them there."""
+    scheduler, wanted = services.automation.scheduler, ("name", "session", "cron", "every", "time_zone")
+    rows = [(row, scheduler.fires_at(row)) for row in scheduler.of(principal) if row.place == HERE]
+    shown = [({"id": row.id, "next": at}, schedule_fields(row)) for row, at in rows if at is not None]
+    return [known | {name: fields[name] for name in wanted} for known, fields in shown]
 
 
 ROUTES = tagged(

@@ -62,10 +62,11 @@ async def create_sign_in(request: Request) -> Response:
         message = "Lasting sign-ins are off (DRAGOMAN_SIGN_IN_DAYS is 0). Sign in for this tab only."
         raise Refused(403, "sign_in_off", message)
     days = min(body.days or most, most)
-    key, secret, row = await make_sign_in(services.store, principal, request.headers.get("user-agent", ""), days)
+    device = request.headers.get("user-agent", "")
+    key, secret, row = await make_sign_in(services.store, principal, device, days * DAY_S)
     setattr(request.state, SHOWN_ONCE, True)
     answer = ASCIIResponse(sign_in_fields(row, row.id) | {"key": f"{row.id}.{key}"}, 201)
-    _set_cookie(request, answer, row.id, secret, round(days * DAY_S))
+    set_cookie(request, answer, row.id, secret, round(days * DAY_S))
     return answer
 
 
@@ -79,7 +80,7 @@ async def delete_sign_in(request: Request) -> Response:
     await services.presence.look_for_ended_sign_ins()
     answer = Response(status_code=204)
     if row.id == principal.sign_in:
-        _set_cookie(request, answer, row.id, "", 0)
+        set_cookie(request, answer, row.id, "", 0)
     return answer
 
 
@@ -91,7 +92,7 @@ async def delete_sign_ins(request: Request) -> Response:
     await services.presence.look_for_ended_sign_ins()
     answer = Response(status_code=204)
     if principal.sign_in and name == principal.name:
-        _set_cookie(request, answer, principal.sign_in, "", 0)
+        set_cookie(request, answer, principal.sign_in, "", 0)
     return answer
 
 
@@ -103,7 +104,7 @@ def _owner(request: Request, principal: Principal) -> str:
     return name
 
 
-def _set_cookie(request: Request, answer: Response, id: str, secret: str, seconds: int) -> None:
+def set_cookie(request: Request, answer: Response, id: str, secret: str, seconds: int) -> None:
     """Browsers say in `Origin` if they came by HTTPS, whatever a proxy in between makes of it."""
     secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     name = cookie_name(id, secure=secure)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from msgspec import to_builtins
+from pydantic import Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class AddRequest(StrictModel):
-    """The body of POST /served-models."""
+    """The body of POST /served-models: a file, or the source of a download."""
 
-    file: str = Field(min_length=1, max_length=4096)
+    file: str | None = Field(default=None, min_length=1, max_length=4096)
+    source: str | None = Field(default=None, min_length=1, max_length=4096)
     name: str | None = Field(default=None, min_length=1, max_length=64)
     context: int | None = Field(default=None, ge=512, le=1 << 22)
     slots: int = Field(default=1, ge=1, le=64)
@@ -35,6 +37,12 @@ class AddRequest(StrictModel):
     at_start: bool = False
     force: bool = False
     serve: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> AddRequest:
+        if (self.file is None) == (self.source is None):
+            raise ValueError("give either file or source")
+        return self
 
 
 class ServeRequest(StrictModel):
@@ -47,21 +55,27 @@ class ServeRequest(StrictModel):
 async def list_served(request: Request) -> Response:
     """Model files of this machine.
 
-    [Those](serving-models.md) that were added, their state, memory and the files that could be added.
+    [Those](serving-models.md) that were added, their state, memory, the files that could be added, the
+    [downloads](serving-models.md#getting-a-model) and some models to begin with.
     """
-    return ASCIIResponse(await models_of(request).overview())
+    from app.models.serving.hub import SUGGESTIONS
+
+    more = {"downloads": services_of(request).downloads.rows(), "suggestions": to_builtins(SUGGESTIONS)}
+    return ASCIIResponse(await models_of(request).overview() | more)
 
 
 async def show_served(request: Request) -> Response:
-    """A model file. With the end of its log."""
-    return ASCIIResponse(await models_of(request).details(request.path_params["name"]))
+    """A model file. With the end of its log; while it is being downloaded, how far that is."""
+    name = request.path_params["name"]
+    return ASCIIResponse(services_of(request).downloads.find(name) or await models_of(request).details(name))
 
 
 async def add_served(request: Request) -> Response:
     """Add a model file.
 
     From a folder of `model_folders`: `file`, `name`, `context`, `slots`, `cache_type`, `threads`, `at_start`, `force`,
-    `serve`. Adding it again changes the values.
+    `serve`. Adding it again changes the values. With `source` in place of `file` (`hf:OWNER/REPO[:QUANT]` or the https
+    URL of a GGUF file) it is [downloaded](serving-models.md#getting-a-model) first, in the background.
     """
     models = models_of(request)
     services, by = services_of(request), current_principal(request).name
@@ -69,9 +83,14 @@ async def add_served(request: Request) -> Response:
     from app.models.endpoints.served_models import wanted_of
     from app.models.serving.catalogue import check_folder
 
-    file = check_folder(body.file, services.settings.model_folders)
     fields = body.model_dump(include={"name", "context", "slots", "cache_type", "threads", "at_start"})
-    row = await models.add(file, wanted_of(fields | {"forced": body.force}), by)
+    wanted = wanted_of(fields | {"forced": body.force})
+    if body.source is not None:
+        begun = await services.downloads.start(body.source, wanted, by, serve=body.serve)
+        services.runs.notifier.wake(by)
+        return ASCIIResponse(begun, 202)
+    file = check_folder(body.file or "", services.settings.model_folders)
+    row = await models.add(file, wanted, by)
     if body.serve:
         row = await models.serve(row.name, by)
     return ASCIIResponse(await models.details(row.name), 201)
@@ -95,8 +114,12 @@ async def stop_model(request: Request) -> Response:
 
 
 async def delete_served(request: Request) -> Response:
-    """Forget a model file. The file itself stays."""
+    """Forget a model file, or cancel its download. The file itself stays, unless it was downloaded."""
     models, name = models_of(request), request.path_params["name"]
+    if services_of(request).downloads.find(name):
+        await services_of(request).downloads.cancel(name, current_principal(request).name)
+        services_of(request).runs.notifier.wake(current_principal(request).name)
+        return Response(status_code=204)
     check_not_needed(services_of(request), name)
     await models.remove(name, current_principal(request).name)
     return Response(status_code=204)
@@ -118,7 +141,7 @@ ROUTES = tagged(
         add_served,
         rights="admin",
         answer="object",
-        statuses=(200, 201),
+        statuses=(200, 201, 202),
         errors=(409,),
         body=Body(AddRequest, {"file": "small.gguf"}),
     ),

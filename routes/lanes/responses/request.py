@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.core.messages import Message
+from app.storage.people.members import checked_outside
 from routes.lanes.lane import LaneRequest
 from routes.lanes.reading import Node
 from routes.lanes.responses.history import History
@@ -52,7 +53,7 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
         parameters=_parameters(node),
         stream=node.flag("stream"),
         previous=previous,
-        thread=_thread(node),
+        conversation=_conversation(node),
         verdicts=history.verdicts,
         asks=declared.asks or bool(history.verdicts),
         store=store,
@@ -77,11 +78,14 @@ def _previous(node: Node) -> str | None:
     raise Refused(400, "previous_response_not_found", message, param="previous_response_id")
 
 
-def _thread(node: Node) -> str | None:
-    """The client's name for the conversation. `prompt_cache_key` is none: programs use one for all conversations."""
-    if isinstance(node.fields.get("conversation"), dict):
-        return node.required_child("conversation").required_text("id")
-    return node.text("conversation")
+def _conversation(node: Node) -> str | None:
+    """The key of the conversation. `prompt_cache_key` is none: programs use one for all conversations."""
+    is_object = isinstance(node.fields.get("conversation"), dict)
+    given = node.required_child("conversation").required_text("id") if is_object else node.text("conversation")
+    try:
+        return given and checked_outside(given)
+    except ValueError as wrong:
+        raise node.refused("conversation", str(wrong)) from None
 
 
 def _parameters(node: Node) -> dict[str, Any]:

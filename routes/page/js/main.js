@@ -57,6 +57,7 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
+page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
 for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed])

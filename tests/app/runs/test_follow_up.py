@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.budget.kinds import BudgetSpent
 from app.runs.follow_up import HEAD_BYTES, TAIL_BYTES, FollowUps, NoRoom, follow_up_message
 from app.storage.changes import StoreFailed
 from app.transcript.run_request import NotFound, SessionBusy
@@ -65,7 +66,8 @@ class Sessions:
 async def telling(folder: Path, sessions: Sessions) -> AsyncGenerator[Jobs, None]:
     jobs = Jobs(folder / "data" / "jobs")
     async with asyncio.timeout(LIMIT_S):
-        await jobs.open(FollowUps(jobs, sessions, sessions.begin, sessions.keep, sessions.unpaused).on_end)
+        ends = FollowUps(jobs, sessions, sessions.begin, sessions.keep, sessions.unpaused, busy_s=0)
+        await jobs.open(ends.on_end)
         try:
             yield jobs
         finally:
@@ -141,7 +143,7 @@ async def test_a_server_that_stops_while_the_session_is_busy_leaves_it_to_the_ne
 
 
 async def test_somebody_who_came_first_is_waited_for(tmp_path: Path) -> None:
-    sessions = Sessions(SessionBusy("run_2"), SessionBusy("run_3"))
+    sessions = Sessions(SessionBusy("run_2"), BudgetSpent("runs", "Too many background runs.", 0), SessionBusy("run_3"))
     async with telling(tmp_path, sessions) as jobs:
         await started(jobs, tmp_path, "true")
         assert await sessions.begun.get()

@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from app.core.provider import Finished, TextChunk
 from app.models.scripted import Line, Pause, Scripted
+from app.policy.current_rights import principal_named
 from app.runs.composition.unattended import UnattendedRuns
+from app.runs.run_options import RunOptions
 from app.schedules.scheduler import MOST_WAIT_S, Scheduler
 from app.schedules.starts import KEPT, Starts
 from app.storage.changes import Change, StoreFailed
@@ -24,7 +26,8 @@ from app.storage.runs import RunRow
 from app.storage.schedules import OccurrenceOfRun, OccurrenceRow, ScheduleMoved, ScheduleRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.tokens import TokenRevoked, TokenRow
-from app.transcript.run_request import NotFound, SessionBusy
+from app.transcript.run_request import NotFound, RunRequest, SessionBusy, sender_of
+from routes.deletion import delete_conversation
 from routes.services import Services, open_services
 from tests.support.server.serving import chosen, settings_in
 from tools.base.pause_check import Paused
@@ -373,3 +376,95 @@ async def test_a_deleted_session_does_not_let_a_time_run_again_when_the_clock_is
         await one.add(row)
         await one.at(NOON + DAY)
         assert len(model.requests) == 1 and one.scheduler.get(DAILY.id, "local").next == NOON + 2 * DAY
+
+
+async def in_conversation(one: Timed, **changes: Any) -> str:
+    """A conversation of the local user, with a schedule that answers in it."""
+    principal = await principal_named(one.store, "local")
+    options = RunOptions(model="scripted", max_rounds=3, time_zone="Europe/Berlin")
+    agent = await one.services.factory.agent(principal, options)
+    turn = RunRequest("My bins are green.", policy=options.policy())
+    run = await one.services.runs.start(agent, principal, turn)
+    await one.services.runs.ended(run.id)
+    await one.add(place="here", session=run.session, **changes)
+    return run.session
+
+
+async def test_a_schedule_answers_in_its_conversation_and_says_what_it_is(tmp_path: Path) -> None:
+    model = Scripted([["Noted."], ["Take out the green bin."], ["And again."]])
+    async with timed(tmp_path, model) as one:
+        session = await in_conversation(one, text="Take out the bin.")
+        again = Scheduler(one.scheduler._starts, one.clock)  # as after a restart
+        await again.begin()
+        one.scheduler = again
+        [done] = await one.at(NOON + DAY)
+        row = await one.run(done)
+        assert (row.session, row.model, done.state) == (session, "scripted", "answered")
+        texts = [message.text for message in await one.store.messages(session)]
+        assert texts[0] == "My bins are green." and texts[3] == "Take out the green bin."
+        assert texts[2].startswith('The reminder "noon" is due: it is Saturday 21 March 2026 at 12:00 (UTC).')
+        assert texts[2].endswith("reads your answer here. It says:\n\nTake out the bin.")
+        policy = json.loads(row.policy)
+        assert (policy["unasked"], policy["approval"], policy["time_zone"]) == (True, "deny", "Europe/Berlin")
+        assert "bash" not in policy["tools"] and "manage_schedules" not in policy["tools"]
+        assert sender_of(row) == "result", "its words are not the person's own"
+        await one.at(NOON + 2 * DAY + 3600)
+        late = (await one.store.messages(session))[4].text
+        assert "it is Sunday 22 March 2026 at 13:00 (UTC).\n\nIt was due at 2026-03-22 12:00 UTC, when" in late
+
+
+async def test_a_schedule_waits_while_its_conversation_is_busy(tmp_path: Path) -> None:
+    over = asyncio.Event()
+    async with timed(tmp_path, Scripted([["Noted."], [Pause(over), "Late."], ["The bin."]])) as one:
+        session = await in_conversation(one)
+        principal = await principal_named(one.store, "local")
+        agent = await one.services.factory.agent(principal, RunOptions(), session)
+        busy = await one.services.runs.start(agent, principal, RunRequest("And?", session))
+        one.clock.now = NOON + DAY
+        await one.scheduler.look()
+        [begun] = await one.store.occurrences(DAILY.id)
+        assert begun.outcome == "started" and (await one.run(begun)).state == "queued"
+        over.set()
+        await one.services.runs.ended(busy.id)
+        [done] = await one.at(NOON + DAY + 1)
+        assert done.state == "answered"
+
+
+async def test_a_schedule_ends_with_its_conversation(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        session = await in_conversation(one)
+        await one.services.automation.scheduler.load()
+        await delete_conversation(one.services, await principal_named(one.store, "local"), session)
+        assert await one.store.schedules() == [] and one.services.automation.scheduler.of("local") == []
+        [refused] = await one.at(NOON + DAY)  # by a server that has not read it yet
+        assert refused.outcome == "refused" and f"{session} was deleted" in refused.reason
+        [left] = await one.store.schedules()
+        assert (left.enabled, left.next) == (False, None) and await one.at(NOON + 2 * DAY) == [refused]
+
+
+async def test_housekeeping_keeps_a_conversation_with_a_time_to_come(tmp_path: Path) -> None:
+    async with timed(tmp_path) as one:
+        session = await in_conversation(one, kind="once", expression="2026-03-20T12:01")
+        later = NOON + 10**9
+        assert await one.store.forget_before(later, 0) == 0
+        await one.at(NOON + 61)
+        assert await one.store.forget_before(later, 0) == 1
+        assert await one.store.session(session) is None and await one.store.schedules() == []
+
+
+async def test_background_runs_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    over = asyncio.Event()
+    async with timed(tmp_path, Scripted([[Pause(over), "One."], ["Two."]]), max_background_runs="1") as one:
+        await one.add(replace(DAILY, id="sch_0"))
+        await one.add()
+        one.clock.now = NOON + DAY
+        await one.scheduler.look()
+        assert await one.store.occurrences(DAILY.id) == [], "it stays due"
+        principal = await principal_named(one.store, "local")
+        agent = await one.services.factory.agent(principal, RunOptions())
+        await one.services.runs.start(agent, principal, RunRequest("A person's.", asked=True))
+        over.set()
+        for row in await one.services.runs.of("local"):
+            await one.services.runs.ended(row.id)
+        [done] = await one.at(NOON + DAY + 61)
+        assert (done.outcome, done.due) == ("started", NOON + DAY)

@@ -14,11 +14,12 @@ from app.transcript.timings import RequestTimes
     [
         (RequestTimes(1, 1.5), 0, {"preparation_s": 0.5}),
         (RequestTimes(1, 1.25, 2.25, 4.25), 21, {"preparation_s": 0.25, "first_token_s": 1.0, "tokens_per_s": 10.0}),
+        (RequestTimes(1, 1.5, fitted=1.25), 0, {"preparation_s": 0.5, "context_s": 0.25}),
         (RequestTimes(1, 1, 2, 2.01), 21, {"preparation_s": 0.0, "first_token_s": 1.0}),
         (RequestTimes(1, 1, 2, 9), 1, {"preparation_s": 0.0, "first_token_s": 1.0}),
         (RequestTimes(1, 1, 2, 9000), 2, {"preparation_s": 0.0, "first_token_s": 1.0}),
     ],
-    ids=["no answer", "an answer", "at once", "one token", "hardly any"],
+    ids=["no answer", "an answer", "a preparation", "at once", "one token", "hardly any"],
 )
 def test_a_round_has_the_times_that_there_were(times: RequestTimes, tokens: int, timing: dict[str, float]) -> None:
     assert times.timing(tokens) == timing

@@ -44,7 +44,7 @@ def result(events: list[dict[str, Any]]) -> dict[str, Any]:
 async def test_no_management_tool_is_offered_unless_switched_on(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
         tools = (await served.client.get("/tools")).json()["tools"]
-    assert not [tool["name"] for tool in tools if tool["name"].startswith("manage_")]
+    assert [tool["name"] for tool in tools if tool["name"].startswith("manage_")] == ["manage_schedules"]
 
 
 async def test_each_area_is_a_tool_that_always_asks(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_users_are_not_offered_them_and_refused_in_any_dialect(tmp_path: P
         served.client.headers |= await bearer(served, "bob")
         tools = (await served.client.get("/tools")).json()["tools"]
         events = await served.chat("List the tokens.")
-    assert not [tool for tool in tools if tool["name"].startswith("manage_")]
+    assert [tool["name"] for tool in tools if tool["name"].startswith("manage_")] == ["manage_schedules"]
     assert "tool.started" not in [event["type"] for event in events]
     assert "tool.rejected" in [event["type"] for event in events]
 

@@ -139,6 +139,28 @@ async def test_a_time_of_a_schedule_begins_one_run(tmp_path: Path, postgres: Clu
         assert [row.outcome for row in occurrences] == ["started", "started"]
 
 
+async def test_a_reminder_answers_once_in_its_conversation_and_ends_with_it_everywhere(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    async with pair(tmp_path, postgres, [["Well."]] * 3) as (one, other):
+        session = (await one.chat())[0]["session"]
+        wish = {"name": "tea", "message": "Tea.", "every": "90m", "session": session}
+        made = (await other.client.post("/schedules", json=wish)).json()
+        await until(one, lambda: [row.session for row in rows_of(one)] == [session])
+        known, now = rows_of(one)[0], time.time()
+        await other.services.store.write([ScheduleMoved(made["id"], now - 1, now - 60, session, None)])
+        for each in (one, other):
+            await until(each, partial(has_moved, each, known.run))
+            await each.services.runs.ended(rows_of(each)[0].run)
+        [begun] = await one.services.store.occurrences(made["id"])
+        assert [row.id for row in await one.services.store.runs(session)][1:] == [begun.run]
+        assert await one.services.store.forget_before(time.time() + 10**6, 0) == 0, "it has a time to come"
+        assert (await other.client.delete(f"/sessions/{session}")).status_code == 204
+        for each in (one, other):
+            await until(each, partial(lambda served: not rows_of(served), each))
+        assert await one.services.store.schedules() == []
+
+
 def has_moved(served: Served, run: str | None) -> bool:
     return rows_of(served)[0].run not in (None, run)
 

@@ -60,6 +60,9 @@ TRIED = {
     "POST /sessions/{session}/take-over": Tried(body={"fingerprint": "x"}, ok=409),
     "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),
     "GET /mcp/callback": Tried(ok=400),
+    "POST /oidc/begin": Tried(ok=404),  # there is no provider
+    "POST /oidc/finish": Tried(ok=404),
+    "POST /oidc/backchannel-logout": Tried(ok=404),
     "POST /mcp/servers": Tried(body={"name": "new", "url": "http://127.0.0.1:9/"}),
     # What a server offers is for those who may use its tools: here for admins, and it cannot be reached.
     "GET /mcp/servers/{name:path}/resources": Tried(ok=404, admins=502),
@@ -89,6 +92,10 @@ TRIED = {
     "POST /secrets": Tried(body={"name": "new", "value": "a-value-of-tests"}),
     "DELETE /secrets/{secret}": Tried(ok=404),
     "POST /tokens": Tried(body={"name": "new"}),
+    "DELETE /tokens/{name}/members/{member}": Tried(ok=404),  # a test of its own has some
+    "POST /member-codes": Tried(body={"bot": "nobody"}, ok=404),
+    "POST /member-links": Tried(body={"code": "AAAA-AAAA", "member": "1"}, ok=403),  # a right of bots' tokens
+    "DELETE /member-links/{bot}/{member}": Tried(ok=404),
     "GET /v1/models/{model:path}": Tried(ok=404),
     "GET /ui-message-stream/{chat:path}/stream": Tried(ok=204),
     "GET /v1/responses/{response}": Tried(ok=404),
@@ -171,6 +178,8 @@ LOST = {
     "delivery": "msg_" + "0" * 32,
     "subscription": "psh_" + "0" * 20,
     "name": "nobody",
+    "bot": "nobody",
+    "member": "nobody",
     "action": "reconnect",
     "endpoint": "nowhere",
     "secret": "nowhere",

@@ -202,6 +202,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "decision_links": [{"sha256": SHA, "target": "whk_1", "fingerprint": "a" * 64, "expires": 1_700_000_300.5}],
     "sign_ins": [
         {"id": "sgn_1", "sha256": SHA, "token": SHA, "device": "Firefox", "seen": 1_700_000_009.0, "expires": 1.8e9}
+        | {"session": "sid_1"}
     ],
     "prompts": [{"owner": "ann", "name": "review", "about": "", "text": "Review {{file}}.", "updated": 1.5}],
     "preferences": [{"owner": "ann", "options": '{"options":{"temperature":0.5}}', "updated": 1.5}],
@@ -210,6 +211,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         | {"per_day": 3, "expires": 1_800_000_000.0}
     ],
     "conversation_keys": [{"key": "telegram:42"}],
+    "members": [{"principal": "bot/42", "token": "bot", "member": "42", "account": "ann"}],
+    "member_codes": [{"account": "ann", "token": "bot", "sha256": SHA, "expires": 1_700_000_600.5}],
     "permission_uses": [{"permission": "prm_1", "day": "2023-11-14", "uses": 2, "last": 1_700_000_009.0}],
     "secrets": [
         {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}

@@ -34,6 +34,10 @@ function expiry(seconds) {
 let made = 0;
 let decisionForms = null;
 
+// Calls of other tools that nothing but an approval of each allows.
+const isFirm = ({ name, arguments: { action } }) =>
+  name === "submit_plan" || (name === "manage_schedules" && action === "add");
+
 export class ApprovalBox {
   close = () => undefined; // stops its clock, if it has one
   #page;
@@ -134,7 +138,8 @@ export class ApprovalBox {
     if (this.question) return [this.question.element, this.#facts()];
     if (mode === "edit") return [this.form.element, this.#facts()];
     const given = renderArguments(this.row, new Origins(this.row));
-    return [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
+    const parts = [mode === "session" ? this.form.element : null, this.compared?.(given) ?? given, this.#facts()];
+    return isFirm(this.row) ? parts.toReversed() : parts; // its times in words first
   }
 
   /** Sets the tools, which can arrive later than the call. */
@@ -160,7 +165,7 @@ export class ApprovalBox {
 
   /** Whether a grant for the session would have an effect: some tools always require approval. */
   get #canAllowForSession() {
-    return this.tool?.approval !== "always" && this.row.name !== "submit_plan";
+    return this.tool?.approval !== "always" && !isFirm(this.row);
   }
 
   #buttons(mode) {

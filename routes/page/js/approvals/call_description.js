@@ -28,7 +28,7 @@ export function requestedHosts({ network }) {
 }
 
 const COMMANDS = new Set(["bash", "python"]);
-const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan"];
+const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan", "manage_schedules"];
 const SENTENCES = { __proto__: null, ...ts("approvals.ask", OTHERS) };
 
 /** "Run this command in the background?" */

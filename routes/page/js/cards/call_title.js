@@ -15,6 +15,7 @@ const TOOLS = {
   list_files: [({ path = ".", pattern }) => (pattern ? `${path}, ${pattern}` : path), "folder"],
   web_fetch: ["url", "globe"],
   web_search: ["query", "search"],
+  search_files: ["query", "search"],
   recall_history: ["query", "search"],
   read_result: ["call", "file"],
   search_tools: ["query", "search"],
@@ -28,6 +29,7 @@ const TOOLS = {
   create_document: ["title", "pencil"],
   update_document: ["document", "pencil"],
   suggest_edits: ["document", "pencil"],
+  manage_schedules: [({ action, name, schedule }) => [action, name ?? schedule].filter(Boolean).join(" "), "clock"],
   read_document: [({ document = "all" }) => document, "file"],
 };
 

@@ -10,6 +10,7 @@ import { fileLanguage } from "../text/file_language.js";
 import { parseJSON } from "../text/json.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
+import { foundPassages, passageList } from "../text/found_passages.js";
 import { countOf, resultList, searchResults } from "./search_results.js";
 
 const BRIEF = 3; // lines
@@ -45,6 +46,7 @@ const RESULTS = {
   edit_file: ofChange,
   web_fetch: (call) => ofText(call, String(call.fields.url ?? t("card.web"))),
   web_search: ofSearch,
+  search_files: ofPassages,
 };
 
 function ofProcess({ text, tail, exitCode }) {
@@ -101,6 +103,12 @@ function ofSearch(call) {
   if (!results.length) return { ...ofText(call, t("card.web")), extra };
   const titles = results.slice(0, BRIEF).map(({ title, url }) => `${title} (${url.host})`);
   return { element: () => [untrusted(t("card.web")), resultList(results)], brief: () => brief(titles), extra };
+}
+
+function ofPassages(call) {
+  const found = foundPassages(call.text);
+  const places = found.slice(0, BRIEF).map(({ place }) => place);
+  return { element: () => passageList(found), brief: () => brief(places), extra: countOf(found) };
 }
 
 const untrusted = (source) =>

@@ -33,6 +33,9 @@ function welcome(page, { role }, box) {
   const open = loadOnce(load, (form) => form.openConnect(page, connect));
   const props = { class: "primary", "aria-expanded": "false" };
   const connect = button([icon("plug"), t("first_visit.connect")], open, props);
+  const loadGet = () => import("../panels/serving/get_model.js");
+  const getting = loadOnce(loadGet, (panel) => panel.openGetModel(page, fetched));
+  const fetched = button([icon("down"), t("first_visit.get")], getting, { "aria-expanded": "false" });
   const away = () => {
     writePreference(SEEN, "read");
     box.hidden = true;
@@ -43,7 +46,7 @@ function welcome(page, { role }, box) {
     h("h2", {}, t("first_visit.title")),
     h("p", {}, t("first_visit.about", { model: page.store.get("server").model })),
     !admin && h("p", {}, t("first_visit.ask_admin")),
-    buttonRow(admin && connect, button(t("first_visit.continue"), away)),
+    buttonRow(admin && connect, admin && fetched, button(t("first_visit.continue"), away)),
     admin && setting(),
   ].filter(Boolean);
 }

@@ -14,12 +14,18 @@ import { escapeProse } from "../text/escape_invisible.js";
 
 const MAX_CHARACTERS = 1_200,
   MAX_LINES = 12; // characters and lines, from which on a message is collapsed
-const JOB_ENDED = /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/;
+// Messages that the server has written for the model, by what their first line is of.
+const WRITTEN = {
+  from_job: /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/,
+  from_reminder: /^The reminder "[^\n]{1,80}" is due: [^\n]{1,200}/,
+};
 
 /** A message of the user as plain text. `message`: `{text, attachments?}`. */
 export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
-  const ended = JOB_ENDED.exec(text)?.[0];
-  if (ended) return jobMessage(ended, text);
+  for (const [kind, pattern] of Object.entries(WRITTEN)) {
+    const first = pattern.exec(text)?.[0];
+    if (first) return writtenMessage(kind, first, text);
+  }
   const files = attachments.map((one) => fileElement(one, session));
   const name = t(steered ? "message.you.steered" : "message.you");
   return h(
@@ -31,12 +37,12 @@ export function userMessage({ text = "", attachments = [] }, session, { steered 
   );
 }
 
-/** The end of a background job starts a turn as well, with a message for the model. */
-function jobMessage(ended, text) {
+/** The end of a background job, or the time of a reminder, starts a turn as well, with a message for the model. */
+function writtenMessage(kind, first, text) {
   const written = h("pre", { class: "user-text", dir: "auto", tabindex: 0 }, escapeProse(text));
   const whole = h("details", {}, h("summary", {}, t("message.for_model")), written);
-  const props = { class: "user-message from-job", role: "group", "aria-label": t("message.from_job") };
-  return h("div", props, h("p", { dir: "auto" }, escapeProse(ended)), whole);
+  const props = { class: "user-message from-job", role: "group", "aria-label": t(`message.${kind}`) };
+  return h("div", props, h("p", { dir: "auto" }, escapeProse(first)), whole);
 }
 
 function foldable(text) {

@@ -4,6 +4,8 @@ import { patch, post } from "../feed/api.js";
 import { changedValues, fieldsOf } from "../panels/conversation/options.js";
 import { messageOf, fetchAttachments, wordsOf } from "./attachments.js";
 
+const time_zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 export class Sender {
   #page;
   #last = null; // the last request and its idempotency key
@@ -77,6 +79,7 @@ export class Sender {
       ...modes,
       ...(begins && fieldsOf(begins)),
       ...fields,
+      time_zone,
     };
     for (const [name, value] of Object.entries(more)) if (value || value === 0) body[name] = value;
     try {

@@ -35,6 +35,7 @@ export const token = {
 };
 
 export const SIGN_IN = "sign-in"; // the preference with the key of a sign-in that lasts
+export const LOGOUT = "sign-out-at"; // the preference with the page of the provider that ends its session
 const SIGN_IN_HEADER = "x-dragoman-sign-in";
 
 export const keptSignIn = {

@@ -1,6 +1,7 @@
 /** Parses the inline content of a paragraph: code, emphasis, links, tags and line breaks, as DOM nodes. */
 
 import { h } from "../dom/elements.js";
+import { cited } from "../text/found_passages.js";
 import { Runs } from "./emphasis.js";
 import { characterOf, ENTITY } from "./entities.js";
 import { INLINE } from "./extensions.js";
@@ -348,5 +349,5 @@ function withoutTrailing(written) {
 function code(written) {
   const words = written.replaceAll("\n", " ");
   const bare = /^ .*[^ ].* $/s.test(words) ? words.slice(1, -1) : words;
-  return h("code", { dir: "ltr" }, escapeCode(bare));
+  return cited(h("code", { dir: "ltr" }, escapeCode(bare)), bare);
 }

@@ -1,11 +1,12 @@
 /** The settings panel: identity, theme, usage of the month; for admins tokens and the audit log. */
 
 import { get } from "../feed/api.js";
-import { button, fill, h, stack } from "../dom/elements.js";
-import { Outcome, actionButton, runOnce, factList, field, collapsible, formatNumber, select } from "../dom/forms.js";
+import { button, h, stack } from "../dom/elements.js";
+import { factList, field, collapsible, formatNumber, select } from "../dom/forms.js";
+import { loadedSection } from "./loaded_section.js";
 import { LANGUAGE, LANGUAGES, locale, t, ts } from "../dom/more_texts.js";
 import { writePreference, readPreference } from "../dom/storage.js";
-import { signOut, isSignedIn } from "./sign_in.js";
+import { isLocal, isSignedIn, signOut } from "./sign_in.js";
 import { notifySwitch } from "../approvals/notifications.js";
 import { money } from "./usage.js";
 import { applyTheme, applyWidth, THEME, THEMES, WIDTH } from "./theme.js";
@@ -31,7 +32,9 @@ function content(page) {
       [t("settings.role"), ROLES[role] ?? role],
       [t("settings.server"), version && `dragoman ${version}`],
     ]),
-    isSignedIn() ? button(t("settings.sign_out"), signOut) : h("p", { class: "faint" }, t("settings.open")),
+    isSignedIn()
+      ? button(t("settings.sign_out"), signOut)
+      : h("p", { class: "faint" }, t(isLocal(page) ? "settings.open" : "settings.proxied")),
     h("h3", {}, t("settings.appearance")),
     preference(t("settings.colours"), THEME, Object.entries(THEMES), applyTheme),
     preference(t("settings.width"), WIDTH, WIDTHS, applyWidth),
@@ -50,6 +53,7 @@ function content(page) {
     admin && loadedSection(t("settings.hooks"), async () => (await import("./hooks.js")).hooks()),
     admin && loadedSection(t("settings.secrets"), async () => (await import("./secrets.js")).secrets()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
+    isSignedIn() && loadedSection(t("members.title"), async () => (await import("./people/members.js")).links()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),
     admin && loadedSection(t("settings.rules"), async () => (await import("./profiles/rule_list.js")).rules()),
     admin && loadedSection(t("safety.title"), async () => (await import("./safety.js")).guards()),
@@ -83,18 +87,6 @@ function languageChoice() {
   );
   for (const option of entry.querySelectorAll("option")) if (option.value) option.lang = option.value;
   return entry;
-}
-
-/** A collapsible section whose content is fetched when it is first opened. */
-function loadedSection(title, load) {
-  return collapsible(title, () => {
-    const outcome = new Outcome();
-    const ask = async () => fill(box, await load());
-    const again = actionButton(t("settings.again"), outcome, ask);
-    const box = stack(outcome.element, again);
-    runOnce(again, outcome, ask);
-    return box;
-  });
 }
 
 function usedOf(name, { used, limit, reset }) {

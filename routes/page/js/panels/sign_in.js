@@ -1,17 +1,19 @@
 /** Signing in and out, for servers with tokens: in this tab only, or on this device until the sign-in ends. */
 
-import { keptSignIn, onSignedOut, remove, SIGN_IN, token } from "../feed/api.js";
+import { keptSignIn, LOGOUT, onSignedOut, remove, SIGN_IN, token } from "../feed/api.js";
 import { t } from "../dom/texts.js";
 import { clearStored, onPreference, readPreference, readStored, writePreference, writeStored } from "../dom/storage.js";
 
 const WHY = "signed-out"; // why the user was signed out, for the form shown after the reload
 const SIGNED_OUT = t("sign_in.out");
 const IN_ADDRESS = /[?&#](access_)?token=/i;
+const ANSWER = "#oidc?"; // what the provider has answered, in the address
 const LOCAL = /^#token=(dgm_local_[\w-]{37})$/;
 
 export function start(page) {
+  const answer = takeAnswerFromAddress();
   const hint = takeTokenFromAddress();
-  onSignedOut((message) => onUnauthenticated(page, message, hint));
+  onSignedOut((message) => onUnauthenticated(page, message, hint, answer));
   onPreference(SIGN_IN, (key) => {
     if (key && !page.at("sign-in").hidden)
       location.reload(); // signed in in another tab
@@ -38,8 +40,16 @@ function takeTokenFromAddress() {
   return t("sign_in.in_address");
 }
 
+/** Removes the provider's answer to a sign-in from the address. It is worth nothing without this page's key. */
+function takeAnswerFromAddress() {
+  if (!location.hash.startsWith(ANSWER)) return null;
+  const answer = Object.fromEntries(new URLSearchParams(location.hash.slice(ANSWER.length)));
+  history.replaceState(null, "", location.pathname);
+  return answer;
+}
+
 /** The server rejects the token: removes all that the page has shown, also from memory, and shows the sign-in form. */
-function onUnauthenticated(page, message, hint) {
+function onUnauthenticated(page, message, hint, answer) {
   if (deferred || !page.at("sign-in").hidden) return;
   if (token.get() || keptSignIn.get() || page.store.get("me")) return void leave(message);
   const why = readStored(WHY);
@@ -47,7 +57,7 @@ function onUnauthenticated(page, message, hint) {
   page.feed.close();
   page.at("app").hidden = true;
   page.at("sign-in").hidden = false;
-  import("./sign_in_form.js").then(({ show }) => show(page, hint, why));
+  import("./sign_in_form.js").then(({ show }) => show(page, hint, why, answer));
 }
 
 let signingOut = false;
@@ -69,11 +79,13 @@ export async function signOut() {
     const [id] = keptSignIn.get().split(".");
     await deferSignOut(() => remove(`/sign-ins/${id}`)).catch(() => null); // without the key nothing is left of it here
   }
-  leave(SIGNED_OUT, location.pathname);
+  const end = readPreference(LOGOUT);
+  writePreference(LOGOUT, null);
+  leave(SIGNED_OUT, location.pathname, end);
 }
 
-/** Forgets the token and all that was shown, and reloads; the sign-in form shows `why`. */
-function leave(why, address = null) {
+/** Forgets the token and all that was shown, and reloads, or goes to `end`; the sign-in form shows `why`. */
+function leave(why, address = null, end = null) {
   if (signingOut) return;
   signingOut = true;
   token.forget();
@@ -84,8 +96,12 @@ function leave(why, address = null) {
   document.title = "dragoman";
   for (const shown of document.querySelectorAll("#app, dialog")) shown.remove();
   if (address !== null) history.replaceState(null, "", address);
-  location.reload();
+  if (end) location.assign(end);
+  else location.reload();
 }
 
-/** Whether the page has signed in, rather than local access without a token. */
+/** Whether this is the server's own account, without any token; a proxy in front may name other people. */
+export const isLocal = (page) => page.store.get("me")?.name === "local";
+
+/** Whether the page has signed in by itself. */
 export const isSignedIn = () => Boolean(token.get() ?? keptSignIn.get());

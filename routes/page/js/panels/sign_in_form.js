@@ -3,24 +3,28 @@
 import { keptSignIn, request, token } from "../feed/api.js";
 import { fill, h } from "../dom/elements.js";
 import { Outcome, runOnce, field } from "../dom/forms.js";
+import { guarded } from "../dom/errors.js";
+import { showProvider } from "./provider_sign_in.js";
 import { pieces, t } from "../dom/more_texts.js";
 
 const TOKEN = /^[\x21-\x7e]+$/; // characters that a header can carry
 
 /** Shows the form in place of the page. */
-export function show(page, hint, reason) {
+export function show(page, hint, reason, answer) {
   const why = hint || (reason && firstSentence(reason));
   const gate = page.at("sign-in");
   const note = why && h("p", { class: why === t("sign_in.out") ? "sign-in-note" : "problem", role: "alert" }, why);
-  const { form, secret } = signInForm();
+  const { form, secret, outcome } = signInForm();
+  const provider = h("div", {});
   const title = h("h1", { id: "sign-in-title" }, "dragoman");
   const command = h("code", {}, "dragoman token create --name NAME");
   const operator = h("div", { class: "faint stack" }, h("p", {}, pieces("sign_in.form.operator", { command })));
   const about = h("p", {}, t("sign_in.form.about"));
   const props = { class: "sign-in-box", "aria-labelledby": title.id };
-  fill(gate, h("main", props, title, note, about, form, operator));
+  fill(gate, h("main", props, title, note, about, provider, form, operator));
   gate.hidden = false;
   secret.focus();
+  guarded(() => showProvider(provider, outcome, answer));
 }
 
 function signInForm() {
@@ -60,7 +64,7 @@ function signInForm() {
     enter,
     outcome.element,
   );
-  return { form, secret };
+  return { form, secret, outcome };
 }
 
 async function submitToken(secret, keeps, enter, outcome) {

@@ -97,7 +97,7 @@ function jobsButton(page) {
   return button;
 }
 
-/** Other parts of the page open a file in the panel by the event `open-in-workspace` with its `path`. */
+/** Other parts of the page open a file in the panel by the event `open-in-workspace` with its `path`, and `line` or `page`. */
 function workspaceButton(page) {
   const load = () => import("../workspace/panel.js");
   const name = t("status.workspace");
@@ -105,7 +105,7 @@ function workspaceButton(page) {
   const props = { title: t("status.workspace.hint"), "aria-label": name };
   const item = panelButton(page, load, props, icon("folder"), words);
   document.addEventListener("open-in-workspace", async ({ detail }) => {
-    (await load()).show(page, detail.path, item);
+    (await load()).show(page, detail, item);
   });
   return item;
 }

@@ -44,8 +44,9 @@ export class SessionRow {
       fill(this.title, marked(title, session.title_marks));
     this.more.setAttribute("aria-label", t("list.more", { title }));
     const labels = session.labels ?? [];
-    if (this.labels.childElementCount !== labels.length)
-      fill(this.labels, ...labels.map((label) => h("span", { class: "badge label" }, label)));
+    const key = session.conversation && h("span", { class: "faint", dir: "auto" }, session.conversation);
+    if (this.labels.childElementCount !== labels.length + Boolean(key))
+      fill(this.labels, ...labels.map((label) => h("span", { class: "badge label" }, label)), key);
     fill(this.snippet, marked(session.snippet ?? "", session.marks));
     this.snippet.hidden = !session.snippet;
     this.link.title = session.summary ?? "";

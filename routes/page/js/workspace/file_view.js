@@ -16,9 +16,9 @@ export class FileView {
   #urls = [];
   #loading = 0;
 
-  /** `back()`, `rename(entry)` and `remove(entry)`, which return promises; `canWrite`. */
-  constructor(entry, { back, rename, remove, canWrite }) {
-    Object.assign(this, { entry, back });
+  /** `back()`, `rename(entry)` and `remove(entry)`, which return promises; `canWrite`; `at`: its `line` or `page`. */
+  constructor(entry, { back, rename, remove, canWrite, at = {} }) {
+    Object.assign(this, { entry, back, at });
     this.outcome = new Outcome();
     this.place = h("div", { class: "file-place", "aria-live": "polite" }, t("workspace.loading"));
     this.facts = h("p", { class: "faint" });
@@ -55,12 +55,14 @@ export class FileView {
     const loading = ++this.#loading;
     const fresh = h("div", {});
     try {
-      await showPreview(fresh, this.entry.path, (blob) => this.#keep(blob));
+      await showPreview(fresh, this.entry.path, (blob) => this.#keep(blob), this.at);
     } catch (error) {
       if (typeof error.status !== "number") throw error;
       fill(fresh, problemLine(error));
     }
-    if (loading === this.#loading) fill(this.place, fresh);
+    if (loading !== this.#loading) return;
+    fill(this.place, fresh);
+    fresh.querySelector(".line-numbers mark")?.scrollIntoView({ block: "center" });
   }
 
   /** It has changed: shows it as it is now. */

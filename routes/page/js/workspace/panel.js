@@ -29,10 +29,10 @@ export function toggle(page, opener) {
   return page.panel.toggle(NAME, t("workspace.title"), open.element, opener, { closed, isWide: true });
 }
 
-/** Opens the panel with a file, or at a folder. */
-export async function show(page, path, opener) {
+/** Opens the panel with a file, at a line or page, or at a folder. */
+export async function show(page, { path, ...at }, opener) {
   if (!open || page.panel.name !== NAME) toggle(page, opener);
-  await open.reveal(path);
+  await open.reveal(path, at);
 }
 
 class WorkspacePanel {
@@ -173,7 +173,7 @@ class WorkspacePanel {
     }, PAUSE_MS);
   }
 
-  #openFile(entry, { moved = true } = {}) {
+  #openFile(entry, { moved = true, ...at } = {}) {
     this.#file?.close();
     const back = () => this.#back();
     const removing = async (one) => {
@@ -187,7 +187,7 @@ class WorkspacePanel {
       await this.tree.reveal(path);
       this.#openFile({ ...one, path, name: nameOf(path) });
     };
-    this.#file = new FileView(entry, { back, rename: renaming, remove: removing, canWrite: this.#can.write });
+    this.#file = new FileView(entry, { back, rename: renaming, remove: removing, canWrite: this.#can.write, at });
     this.view.hidden = true;
     this.element.querySelector(".file-view")?.remove();
     this.element.prepend(this.#file.element);
@@ -204,7 +204,7 @@ class WorkspacePanel {
   }
 
   /** Shows a file, or a folder in the tree. */
-  async reveal(path) {
+  async reveal(path, at) {
     await this.#guard(async () => {
       await this.tree.reveal(path);
       const entry = await entryAt(path).catch((error) => {
@@ -213,7 +213,7 @@ class WorkspacePanel {
       });
       if (entry?.kind === "folder") return this.#file && this.#back();
       if (!entry) this.outcome.show(t("workspace.gone", { path: escapeLine(path) }), "problem");
-      else this.#openFile(entry);
+      else this.#openFile(entry, at);
     });
   }
 

@@ -15,14 +15,17 @@ const NOTEBOOK = 8 * 1024 * 1024;
 const PICTURE = 32 * 1024 * 1024;
 const PDF = "application/pdf";
 
-/** Fills `place` with the file. `keep(url)` takes addresses of blobs, to be given back when the file is closed. */
-export async function showPreview(place, path, keep) {
+/**
+ * Fills `place` with the file, at a `line` or `page` of it. `keep(url)` takes addresses of blobs, to be given back when
+ * the file is closed.
+ */
+export async function showPreview(place, path, keep, { line = 0, page = 0 } = {}) {
   const first = await readPart(path, 0, PART);
   if (!first.bytes.length) return fill(place, note(t("workspace.preview.empty")));
   if (PICTURES.has(first.kind)) return fill(place, await picture(path, first, keep));
-  if (first.kind === PDF) return fill(place, pdf(path, first, keep));
+  if (first.kind === PDF) return fill(place, pdf(path, first, keep, page));
   if (first.kind !== "text/plain") return fill(place, note(t("workspace.preview.binary", { size: sizeOf(first) })));
-  return fill(place, await textual(path, first));
+  return fill(place, await textual(path, first, line));
 }
 
 const note = (words) => h("p", { class: "preview-note" }, words);
@@ -37,16 +40,17 @@ async function picture(path, { size, kind }, keep) {
  * A PDF opens in a tab of its own, with the browser's viewer. In a frame of this page it would inherit the policy of
  * the page, which lets nothing be embedded; a policy that lets PDFs in would let any blob in.
  */
-function pdf(path, { size }, keep) {
+function pdf(path, { size }, keep, page) {
   const open = async () => {
     const address = keep(await readBlob(path, PDF));
-    h("a", { href: address, target: "_blank", rel: "noopener" }).click();
+    h("a", { href: page ? `${address}#page=${page}` : address, target: "_blank", rel: "noopener" }).click();
   };
   const opens = button([icon("file"), t("workspace.pdf.open")], open, { class: "primary" });
   return h("div", { class: "preview-note" }, h("p", {}, t("workspace.pdf", { size: formatSize(size) })), opens);
 }
 
-async function textual(path, first) {
+async function textual(path, first, line) {
+  if (line) return sourceView(path, await withLine(path, first, line), line);
   const text = new TextDecoder().decode(first.bytes);
   const whole = first.bytes.length >= first.size;
   const source = () => sourceView(path, first);
@@ -63,6 +67,18 @@ async function textual(path, first) {
     if (book) return views(book, source);
   }
   return source();
+}
+
+/** The first part, longer if the line is not in it. */
+async function withLine(path, { bytes, ...first }, line) {
+  const ends = (some) => some.reduce((count, byte) => count + (byte === 10), 0);
+  for (let lines = ends(bytes); lines < line && bytes.length < Math.min(first.size, MOST_TEXT); ) {
+    const more = await readPart(path, bytes.length, PART);
+    if (!more.bytes.length) break; // it has become shorter
+    lines += ends(more.bytes);
+    bytes = new Uint8Array([...bytes, ...more.bytes]);
+  }
+  return { ...first, bytes };
 }
 
 async function wholeText(path, first) {
@@ -84,8 +100,8 @@ function views(rendered, makeSource) {
   return [h("div", { class: "view-switch", role: "group", "aria-label": t("workspace.view") }, buttons), place];
 }
 
-/** The text with line numbers and colours; of a long one a part at a time. */
-function sourceView(path, first) {
+/** The text with line numbers and colours, one of them marked; of a long one a part at a time. */
+function sourceView(path, first, marked = 0) {
   const code = new CodeView(fileLanguage(path), { whole: true });
   const numbers = h("span", { class: "line-numbers", "aria-hidden": "true" });
   code.code.before(numbers);
@@ -101,7 +117,7 @@ function sourceView(path, first) {
     if (read < size) code.draw();
     else code.close();
     const count = code.text ? code.text.split("\n").length : 1;
-    numbers.append(numbersFrom(lines + 1, count));
+    numbers.append(...numbersFrom(lines + 1, count, marked));
     lines = count;
     fill(rest, read < size ? more(size) : null);
   };
@@ -117,6 +133,10 @@ function sourceView(path, first) {
   return [code.element, rest];
 }
 
-function numbersFrom(first, last) {
-  return Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => `${first + at}\n`).join("");
+function numbersFrom(first, last, marked) {
+  if (marked < first || marked > last) {
+    return [Array.from({ length: Math.max(0, last - first + 1) }, (_, at) => `${first + at}\n`).join("")];
+  }
+  const [before] = numbersFrom(first, marked - 1, 0);
+  return [before, h("mark", {}, String(marked)), "\n", ...numbersFrom(marked + 1, last, 0)];
 }

@@ -89,6 +89,7 @@ async def test_with_some_of_its_keys_an_endpoint_works(tmp_path: Path) -> None:
 
 WRONG = {
     "fallback": ({"fallback": "a/x,nowhere"}, "fallback names 'nowhere', which no endpoint has"),
+    "fallbacks": ({"fallbacks": {"c/*": ["nowhere"]}}, "fallbacks names 'nowhere', which no endpoint has"),
     "utility": ({"utility": "b/x"}, "utility names 'b/x'"),
     "alias": ({"aliases": {"fast": "lost"}}, "aliases names 'fast'"),
     "closed": ({"fallback": "c/other"}, "fallback names 'c/other'"),

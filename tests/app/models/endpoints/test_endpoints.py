@@ -137,6 +137,19 @@ async def test_stand_ins_follow_the_wanted_model_each_once(tmp_path: Path) -> No
         assert here.models.utility(route) is route
 
 
+async def test_a_model_has_fallbacks_of_its_own(tmp_path: Path) -> None:
+    fallbacks = {"hosted/*": ["org"], "local/qwen": []}
+    async with opened(tmp_path, endpoints=HOUSE, fallback="hosted", fallbacks=fallbacks) as here:
+        chains = {
+            name: [one.name for one in here.models.route(name, "ann").handles] for name in ("hosted/big", "qwen", "org")
+        }
+    assert chains == {
+        "hosted/big": ["hosted/big", "org/small"],
+        "qwen": ["local/qwen"],
+        "org": ["org/small", "local/hosted"],
+    }
+
+
 async def test_the_utility_model_has_the_runs_own_behind_it(tmp_path: Path) -> None:
     async with opened(tmp_path, endpoints=HOUSE, utility="hosted/tiny", fallback="org") as here:
         route = here.models.utility(here.models.route("qwen", "ann"))

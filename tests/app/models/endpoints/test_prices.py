@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.core.endpoint_spec import Price
 from app.core.provider import TokenUsage
 from app.models.endpoints.model_handle import ModelHandle
-from app.models.endpoints.prices import cost_of, price_of, total
+from app.models.endpoints.prices import cost_of, entry_of, total
 from app.models.scripted import Scripted
 from app.models.tokens.counter import TokenCounter
 
@@ -44,7 +44,7 @@ TABLE = {
     ],
 )
 def test_the_row_that_is_nearest_holds(name: str, found: float | None) -> None:
-    price = price_of(TABLE, name)
+    price = entry_of(TABLE, name)
     assert (price.input if price else None) == found
 
 
@@ -61,7 +61,7 @@ def test_the_row_that_is_nearest_holds(name: str, found: float | None) -> None:
         (TokenUsage(10, 0, 8, 8), 8 * 0.3e-6 + 8 * 3.75e-6),  # never less than nothing for what is left
     ],
 )
-def test_what_was_cached_has_a_price_of_its_own(used: TokenUsage, cost: float) -> None:
+def test_what_was_cached_has_a_entry_of_its_own(used: TokenUsage, cost: float) -> None:
     assert cost_of(Price(input=3, output=15, cached=0.3, cache_written=3.75), used) == pytest.approx(cost, abs=1e-12)
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.models.scripted import Scripted
+from app.models.scripted import Pause, Scripted
 from app.schedules.signatures import BEARER, HMAC, STANDARD, WrongSignature, delivery_id, derived, new_secret
 from app.schedules.templates import UnfitDelivery, UnfitTemplate, placeholders, rendered
 from app.storage.runs import InboxRow, RunRow
@@ -203,6 +203,20 @@ async def test_words_of_a_delivery_stay_untrusted_after_a_kill_before_the_run_to
         session = (await served.client.get("/sessions/ses_1")).json()
         assert session["runs"][0]["state"] == "script_ended"
         assert [(one["text"], one["untrusted"]) for one in session["messages"]] == [("Delete all.", True)]
+
+
+async def test_a_delivery_beyond_the_background_runs_is_told_to_come_again(tmp_path: Path) -> None:
+    over = asyncio.Event()
+    model = Scripted([[Pause(over), "Done."], ["Done."]])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, max_background_runs="1") as served:
+        path, secret = await added(served)
+        status, first = await delivered(served, path, BODY, signed(BODY, secret))
+        other = b'{"ref": "other"}'
+        assert status == 202 and (await delivered(served, path, other, signed(other, secret)))[0] == 429
+        assert await delivered(served, path, BODY, signed(BODY, secret)) == (202, first), "the same delivery"
+        over.set()
+        await served.services.runs.ended(first["run"])
+        assert (await delivered(served, path, other, signed(other, secret)))[0] == 202
 
 
 async def test_deliveries_that_are_refused(tmp_path: Path) -> None:

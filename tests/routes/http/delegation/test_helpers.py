@@ -242,6 +242,15 @@ async def test_another_model_is_asked_without_tools(tmp_path: Path) -> None:
         assert isinstance(model, Scripted) and not model.requests[1].tools
 
 
+async def test_several_models_are_asked_in_one_reply_and_then_one_about_their_answers(tmp_path: Path) -> None:
+    both = "\n".join(tool_call("ask_model", question=one) for one in ("What is it?", "And you?"))
+    replies = {"Ask": [both, tool_call("ask_model", question="Which: 42 or 43?"), "So."]}
+    answers = {"What is it?": ["It is 42."], "And you?": ["It is 43."], "Which: 42 or 43?": ["42."]}
+    async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies | answers) as served:
+        texts = [event["text"] for event in of_kind(await served.chat("Ask"), "tool.finished")]
+    assert [words in text for words, text in zip(("It is 42.", "It is 43.", "42."), texts, strict=True)] == [True] * 3
+
+
 async def test_other_sessions_are_read_as_data_and_written_to_within_bounds(tmp_path: Path) -> None:
     replies: dict[str, Any] = {"First": ["I am the first.", "From below.", "Again."]}
     async with (

@@ -12,12 +12,12 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.cli.main import main
-from tests.support.access.labelled import READ, SECRET, added, labelled
+from tests.support.access.labelled import READ, SECRET, Labelled, added, labelled
 from tests.support.access.people import LIMIT_S
 from tests.support.models.replies import tool_call
 from tests.support.server.events import of_kind
 from tests.support.server.memories import BRUNO, until_extracted
-from tests.support.server.serving import serving, until
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
 PROFILE = "[profiles.plain]\nmemory = false\n[profiles.keen]\nmemory = true\n"
@@ -89,17 +89,34 @@ async def test_a_labelled_turn_is_read_for_memories_where_its_label_may_go(tmp_p
 async def test_what_management_shows_has_its_labels_and_no_others(tmp_path: Path) -> None:
     keep = tool_call("remember", text=f"{SECRET}.")
     async with labelled(tmp_path, [READ], [keep, "Fine."], memory=True, management_tools=True) as one:
-        await one.served.chat("Read it.", approval="auto")
-        for area, expected in (("tokens", []), ("memory", [(["customer"], "call")])):
-            one.replies["hosted"][:] = [tool_call(f"manage_{area}", action="list"), "Fine."]
-            one.replies["local"][:] = ["Fine."]
-            async with aclosing(one.served.turn(message="Manage.", approval="auto")) as turn:
-                run = (await until(turn, "run.started"))["run"]
-                question = await until(turn, "approval.required")
-                path = f"/runs/{run}/approvals/{question['call']}"
-                await one.served.client.post(path, json={"decision": "approve"})
-                assert added([event async for event in turn]) == expected, area
+        session = (await one.served.chat("Read it.", approval="auto"))[0]["session"]
+        customer = [(["customer"], "call")]
+        settings = {"action": "change_settings", "changes": {"max_rounds": 9}}
+        await shown(one, "server", [], **settings)
+        for area in ("jobs", "schedules", "webhooks", "tokens", "endpoints", "mcp"):
+            await shown(one, area, [], action="list")
+        await shown(one, "memory", customer, action="list")
+        await shown(one, "server", [(["customer", "secret"], "call")], action="audit")
+        body = {"name": "x", "message": "x", "cron": "@daily", "session": "new"}
+        await one.served.client.post("/schedules", json=body)
+        await shown(one, "schedules", [], action="list")
+        await one.served.client.post("/schedules", json=body | {"session": session})
+        await shown(one, "schedules", customer, action="list")
         assert one.holds() == ["local"]
+
+
+async def shown(one: Labelled, area: str, expected: list[Any], **arguments: object) -> None:
+    """A new conversation gets these labels by a call of a management tool, which is approved if it asks."""
+    one.replies["hosted"][:] = [tool_call(f"manage_{area}", **arguments), "Fine."]
+    one.replies["local"][:] = ["Fine."]
+    events = list[dict[str, Any]]()
+    async with aclosing(one.served.turn(message="Manage.", approval="auto")) as turn:
+        async for event in turn:
+            events.append(event)
+            if event["type"] == "approval.required":
+                path = f"/runs/{events[0]['run']}/approvals/{event['call']}"
+                await one.served.client.post(path, json={"decision": "approve"})
+    assert added(events) == expected, (area, arguments)
 
 
 async def test_labels_go_through_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,7 @@ function row(page, kind, one, draw) {
   const run = () => act(t("automation.run.done"), () => post(`${path}/run`));
   const away = () => act(t("automation.removed"), () => remove(path));
   const sure = t("automation.remove.sure", { name });
+  const there = ["new", "one"].includes(one.session) ? null : one.session; // it answers in this conversation
   return h(
     "li",
     {},
@@ -74,6 +75,7 @@ function row(page, kind, one, draw) {
       actionButton(t(`automation.switch.${off}`), outcome, () => act(t(`automation.switched.${off}`), turn), {
         "aria-label": t(`automation.switch_named.${off}`, { name }),
       }),
+      there && actionButton(t("automation.conversation"), outcome, () => page.conversation.open(there)),
       kind === "schedules" &&
         actionButton(t("automation.run"), outcome, run, { "aria-label": t("automation.run.named", { name }) }),
       confirmButton(t("automation.remove"), sure, t("automation.remove.yes"), outcome, away),

@@ -13,6 +13,7 @@ import {
   select,
 } from "../../dom/forms.js";
 import { locale, t } from "../../dom/more_texts.js";
+import { loadedSection } from "../loaded_section.js";
 import { tokenForm } from "./tokens.js";
 
 const ROLES = ["guest", "user", "admin"];
@@ -32,7 +33,7 @@ export async function people(page) {
     fill(former, gone.length > 0 && collapsible(t("people.former", { count: gone.length }), names));
   };
   await draw();
-  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(draw));
+  return stack(list, former, h("h4", {}, t("people.new")), tokenForm(page, draw));
 }
 
 function personRow(page, row, draw) {
@@ -62,6 +63,7 @@ function personRow(page, row, draw) {
     h("span", { class: "person" }, head, h("span", { class: "faint" }, `${t(`people.role.${role}`)}, ${until}`)),
     buttonRow(roles, apply, buttons(row, isSelf, outcome, change, draw)),
     collapsible(t("people.details"), () => facts(row)),
+    row.members && loadedSection(t("members.of"), async () => (await import("./members.js")).members(name)),
     outcome.element,
   );
 }
@@ -86,10 +88,11 @@ function buttons({ name, state, sign_ins: devices }, isSelf, outcome, change, dr
   ];
 }
 
-function facts({ last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
+function facts({ by, last_seen: seen, sessions, sign_ins: devices, active_runs: runs, usage, created }) {
   const date = (at) => (at ? new Date(at * 1000).toLocaleString(locale) : null);
   return factList([
     [t("people.seen"), date(seen) ?? t("people.never")],
+    [t("people.by"), t(`people.by.${by}`)],
     [t("people.created"), date(created)],
     [t("people.sessions"), formatNumber(sessions)],
     [t("people.devices"), formatNumber(devices)],

@@ -1,7 +1,7 @@
 /** Model files of the server's machine, for admins: adds, serves, stops and forgets them. */
 
 import { get, post, remove } from "../../feed/api.js";
-import { fill, h, icon, stack } from "../../dom/elements.js";
+import { button, buttonRow, fill, h, icon, stack } from "../../dom/elements.js";
 import {
   actionButton,
   confirmButton,
@@ -13,6 +13,7 @@ import {
   sendForm,
 } from "../../dom/forms.js";
 import { refresh } from "../models.js";
+import { openGetModel } from "./get_model.js";
 import { t, ts } from "../../dom/more_texts.js";
 
 const PATH = "/served-models";
@@ -39,7 +40,8 @@ class ServedModels {
     this.none = h("p", { class: "faint" }, t("served.none"));
     this.form = h("div");
     this.#rows = new KeyedRows(this.list, (row) => this.#row(row));
-    this.element = stack(this.none, this.list, this.form);
+    const more = button([icon("down"), t("get.title")], () => openGetModel(page, null));
+    this.element = stack(this.none, this.list, buttonRow(more), this.form);
   }
 
   async draw() {
@@ -68,7 +70,7 @@ class ServedModels {
   }
 
   #row(row) {
-    const { name, model, quantisation, context, slots, memory, state, problem } = row;
+    const { name, model, quantisation, context, slots, memory, state, problem, downloaded } = row;
     const outcome = new Outcome();
     const path = `${PATH}/${encodeURIComponent(name)}`;
     const [action, word] = state === "off" ? ["serve", t("served.serve")] : ["stop", t("served.stop")];
@@ -77,6 +79,7 @@ class ServedModels {
     const size = `${formatNumber(Math.round(memory.total / MIB))} MiB`;
     const tokens = `${slots > 1 ? `${slots} × ` : ""}${t("served.tokens", { count: context })}`;
     const about = [model, quantisation, tokens, size].filter(Boolean).join(" · ");
+    const question = t(downloaded ? "served.remove.file" : "served.remove.sure", { name });
     if (problem) outcome.show(problem, "problem");
     const facts = h("span", { class: "faint" }, ` ${STATES[state] ?? state} · ${about}`);
     return h(
@@ -84,7 +87,7 @@ class ServedModels {
       {},
       h("span", { dir: "auto" }, h("strong", {}, name), facts),
       toggle,
-      confirmButton(t("served.remove"), t("served.remove.sure", { name }), t("served.remove.yes"), outcome, away),
+      confirmButton(t("served.remove"), question, t("served.remove.yes"), outcome, away),
       outcome.element,
     );
   }

@@ -1,0 +1,1 @@
+"""Knowledge: files of the workspace and documents of conversations, found by words and by meaning."""

@@ -1,0 +1,109 @@
+"""The part that the bots share: a message begins a run of its conversation, and the run's events become words."""
+
+import json
+import os
+import threading
+import time
+from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+URL = os.environ.get("DRAGOMAN_URL", "http://localhost:8724")
+
+
+def fetch(url, body=None, method=None, **headers):
+    """The answer of a service as JSON, asked again while it is busy. Raises OSError, of which HTTPError is one."""
+    for seconds in (1, 2, 4, 8, None):
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            request = Request(url, data, {"Content-Type": "application/json"} | headers, method=method)
+            with urlopen(request, timeout=90) as answer:
+                return json.loads(answer.read() or b"{}")
+        except HTTPError as refused:
+            if refused.code not in (409, 429, 502, 503) or seconds is None:
+                raise
+            time.sleep(min(30, float(refused.headers.get("Retry-After") or seconds)))
+    return None
+
+
+def words_of(refused):
+    try:
+        return json.load(refused)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return f"The agent cannot answer now (HTTP {refused.code}). Try again later."
+
+
+def serve(port, on_request):
+    """Answer POST requests: `on_request` takes the body and the headers, and returns a status and a JSON value."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            try:
+                status, answer = on_request(self.rfile.read(int(self.headers["Content-Length"])), self.headers)
+            except OSError:  # dragoman or the service is not reached: the service sends it again
+                status, answer = 503, {}
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", port))), Handler)
+    print(f"listening on port {server.server_port}", flush=True)
+    server.serve_forever()
+
+
+class Bot:
+    def __init__(self, platform):
+        self.platform, self.token = platform, f"Bearer {os.environ['DRAGOMAN_TOKEN']}"
+        self.seen = set()
+
+    def send(self, path, body, member, **headers):
+        headers |= {"Authorization": self.token, "X-Dragoman-Member": member}
+        try:
+            return fetch(f"{URL}{path}", body, **headers), None
+        except HTTPError as refused:
+            return None, words_of(refused)
+
+    def handle(self, text, *, chat, member, once, say, ask):
+        """Begin the run of a message, in order and once, and answer beside. Raises OSError: then send it again."""
+        if once in self.seen:
+            return None
+        if text.startswith("/link "):
+            linked, problem = self.send("/member-links", {"code": text[6:]}, member)
+            return say(problem or f"Linked to {linked['account']}.")
+        body = {"message": text, "conversation": f"{self.platform}:{chat}", "when_busy": "queue"}
+        headers = {"Prefer": "respond-async", "Idempotency-Key": f"{self.platform}-{once}"}
+        begun, problem = self.send("/chat", body, member, **headers)
+        if problem:
+            return say(problem)
+        self.seen.add(once)
+        return threading.Thread(target=self.answer, args=(begun["run"], member, say, ask), daemon=True).start()
+
+    def answer(self, run, member, say, ask):
+        """Read the events of a run, again from the last one where the connection breaks; `ask` shows a question."""
+        after, headers = 0, {"Authorization": self.token, "X-Dragoman-Member": member}
+        while True:
+            try:
+                with urlopen(Request(f"{URL}/runs/{run}/events?after={after}", headers=headers), timeout=90) as lines:
+                    for line in lines:
+                        if line.startswith(b"id: "):
+                            number = int(line[4:])
+                        elif line.startswith(b"data: "):
+                            if (event := json.loads(line[6:]))["type"] == "approval.required":
+                                wish = json.dumps(event["arguments"], ensure_ascii=False)[:1500]
+                                ask(f"May I run {event['name']} {wish}? {event['reason']}", f"{run}/{event['call']}")
+                            elif event["type"] in ("run.finished", "run.failed"):
+                                return say(event.get("text") or event.get("message") or f"({event['reason']})")
+                            after = number
+            except HTTPError:
+                raise
+            except (OSError, HTTPException):
+                time.sleep(1)
+
+    def decide(self, question, member, *, approve):
+        """Decide on a call for this person; return words for the chat. Others than the one who asked are refused."""
+        run, call = question.split("/")
+        decision = {"decision": "approve" if approve else "deny"}
+        _, problem = self.send(f"/runs/{run}/approvals/{call}", decision, member)
+        return problem or ("Approved." if approve else "Denied.")
