@@ -33,7 +33,7 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox
 TIME_LIMIT_S = 10  # of CPU time; what is read by then is used
 WAIT_S = 30.0
 MOST_AT_ONCE = max(2, os.cpu_count() or 1)
-MOST_KEPT = 16_000_000  # characters of all documents that are kept
+MOST_KEPT, MOST_DOCUMENTS = 16_000_000, 100  # characters of all documents that are kept, and their number
 _LINE = 1_000  # characters; longer ones, as paragraphs are, become several
 _ENDED = "the rest: it cannot be read, because it is damaged or too large"
 _PICTURE = "(a picture)"
@@ -165,7 +165,7 @@ def _digest(file: BufferedIOBase, suffix: str) -> str:
 def _keep(key: str, found: Extracted) -> None:
     _kept[key] = found
     size = sum(len(one.text) for kept in _kept.values() for one in kept.sections)
-    while size > MOST_KEPT and len(_kept) > 1:
+    while len(_kept) > (1 if size > MOST_KEPT else MOST_DOCUMENTS):
         size -= sum(len(one.text) for one in _kept.popitem(last=False)[1].sections)
 
 
