@@ -43,6 +43,7 @@ ALSO_CALLED: Mapping[str, Collection[str]] = {
     "write_file": ("createfile", "savefile", "create", "writetofile", "newfile"),
     "edit_file": ("strreplace", "replaceinfile", "applypatch", "strreplaceeditor", "replace"),
     "list_files": ("ls", "dir", "listdir", "listdirectory", "glob", "findfiles", "searchfiles"),
+    "search_files": ("grep", "rg", "ripgrep", "searchtext"),
     "web_fetch": ("curl", "browse", "browser", "openurl", "visit", "geturl", "httpget"),
     "web_search": ("search", "google", "googlesearch", "searchweb", "internetsearch", "bing", "duckduckgo", "searxng"),
 }

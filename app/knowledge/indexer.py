@@ -28,7 +28,6 @@ from app.memory.embedders.embedder import Embedder, EmbeddingFailed
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.documents import DocumentStore
-from app.workspace.content_types import is_text
 from tools.base.tasks import in_background, wait_at_most
 from tools.extraction.documents import Section, UnreadableDocument, extracted
 from tools.extraction.formats import HEAD, format_of
@@ -167,7 +166,8 @@ class Indexer(Struct, kw_only=True):
                 await self._put(place, path, await read(path))
             except Unreadable as why:
                 await asyncio.to_thread(self.index.put_problem, place, path, stamps[path], str(why))
-            await self._rest(begun)
+            if left > 1:
+                await self._rest(begun)
         self.pending.pop(place, None)
         if gone := [path for path in known if path not in stamps]:  # by now what was renamed has its content
             await asyncio.to_thread(self.index.remove, place, gone)
@@ -226,7 +226,7 @@ class Indexer(Struct, kw_only=True):
         return False
 
     async def _rest(self, begun: float) -> None:
-        await wait_at_most(min(self.rest_s, time.monotonic() - begun), self._wake)
+        await asyncio.sleep(min(self.rest_s, time.monotonic() - begun))
 
 
 def place_of_documents(principal: str) -> str:
@@ -250,11 +250,11 @@ async def sections_of(data: bytes, name: str, sandbox: Sandbox | NoSandbox) -> S
         except UnreadableDocument as why:
             if found.marks:  # else it is a text, too
                 raise Unreadable(f"it {why}") from why
-    if not is_text(data[:MOST_TEXT], whole=len(data) <= MOST_TEXT):
+    if b"\0" in data[:HEAD]:
         raise Unreadable("it is no text")
     if len(data) > MOST_TEXT:
         raise Unreadable(f"it has more than {MOST_TEXT >> 20} MB of text")
-    return [Section("", data.decode())]
+    return [Section("", data.decode(errors="replace"))]
 
 
 def _workspaces(root: Path) -> list[Path]:

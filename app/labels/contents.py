@@ -90,7 +90,7 @@ class _Row(Struct, frozen=True):
 
 
 class Contents(Struct, frozen=True):
-    """What the sources of labels say of texts; empty for a policy in which none does."""
+    """Labels of texts by their content; empty for a policy without such sources."""
 
     rows: tuple[_Row, ...] = ()
 

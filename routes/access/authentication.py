@@ -153,7 +153,7 @@ class Access(Struct, frozen=True):
         signed_in = ""
         if given is not None:
             print_of_given = fingerprint(given)
-        elif shown and (row := await sign_in_of(self.store, shown, now)):
+        elif shown and (row := await sign_in_of(self.store, shown, now)) and (self.vouched or ":" not in row.token):
             print_of_given, signed_in = row.token, row.id
         else:
             return None, None, ""

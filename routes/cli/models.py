@@ -151,12 +151,11 @@ def progress_of(fields: Mapping[str, Any]) -> str:
     """Return how far a download is: percent, bytes, speed, and the time that is left."""
     if fields["state"] == "checking":
         return "checking"
-    whole = fields["total"]
-    parts = [f"{100 * fields['bytes'] // whole} %"] if whole else []
-    parts.append(f"{mib(fields['bytes'])}{f' of {mib(whole)}' if whole else ''}")
-    parts.append(f"{mib(fields['speed'] or 0)}/s")
-    left = fields["left_s"]
-    return ", ".join([*parts, f"{left // 60}:{left % 60:02} left"] if left is not None else parts)
+    done, whole, left = fields["bytes"], fields["total"], fields["left_s"] or 0
+    if not whole:
+        return f"{mib(done)}, {mib(fields['speed'] or 0)}/s"
+    part = f"{100 * done // whole} %, {mib(done)} of {mib(whole)}"
+    return f"{part}, {mib(fields['speed'] or 0)}/s, {left // 60}:{left % 60:02} left"
 
 
 async def _add(models: ServedModels, args: argparse.Namespace) -> int:

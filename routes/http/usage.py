@@ -9,8 +9,9 @@ from starlette.responses import Response
 
 from app.budget.kinds import TOKENS
 from app.budget.usage_report import by, models, sums
+from app.policy.current_rights import RightsStore, principal_named
+from app.storage.people.members import bot_of
 from app.storage.principals import LOCAL_USER, Principal, principal_of
-from app.storage.tokens import TokenStore
 from app.transcript.run_request import NotFound
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import admins_only
@@ -47,8 +48,10 @@ def _month(request: Request) -> str | None:
     raise Refused(400, "invalid_query", f"month is {month[:20]!a}; send one such as 2026-11")
 
 
-async def _once_known(store: TokenStore, name: str) -> Principal:
+async def _once_known(store: RightsStore, name: str) -> Principal:
     """Somebody with a token, in use or not. Raises NotFound."""
+    if bot_of(name):
+        return await principal_named(store, name)
     for row in reversed(await store.tokens()):
         if row.name == name:
             return principal_of(row)

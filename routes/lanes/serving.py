@@ -136,7 +136,7 @@ class Serving(Struct, frozen=True):
 
     async def _run(self, *, retries: bool) -> Resumed:
         """The run of this request: one under way, or a new one."""
-        key = RequestKey(self.principal.name, self.lane.name, self.body.digest)
+        key = RequestKey(self.principal.keeper, self.lane.name, self.body.digest)
         if retries and (row := await self.attendance.join(self.services.runs, key, self.principal)):
             return Resumed(row, 0)
         if self.body.request.verdicts:

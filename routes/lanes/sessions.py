@@ -227,7 +227,8 @@ class LaneSessions(Struct, frozen=True):
 
     async def _named(self, name: str) -> RunRow | None:
         key = await self.store.key(self.principal.name, name)
-        return await self.store.run(key.run) if key else None  # deleted with its session, perhaps
+        run = await self.store.run(key.run) if key else None  # deleted with its session, perhaps
+        return run if run and is_open_to(run, self.principal) else None
 
     async def _answered(self, run: RunRow, answer: Sequence[Message]) -> bool:
         """Return True if these messages are what the run answered, white space aside.

@@ -28,7 +28,6 @@ from app.models.serving.refusals import UnfitFile
 from tools.base.patterns import lazy_pattern
 from tools.web.bodies import reason_of
 
-LOOK_BYTES = 64 << 20  # the free space is looked at again after so many
 PART, NOTES = ".part", ".part.json"
 _RANGE = lazy_pattern(r"bytes (\d{1,15})-\d{1,15}/(?:(\d{1,15})|\*)")
 
@@ -41,6 +40,7 @@ class DownloadLimits(Struct, frozen=True):
     attempts: int = 6
     pause_s: float = 1.0
     reserve: int = 512 << 20  # of the disk, for everything else
+    look_bytes: int = 64 << 20  # the free space is looked at again after so many
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
 
 
@@ -104,7 +104,8 @@ async def fetch(client: HubClient, plan: Plan, folder: Path, limits: DownloadLim
     where = folder / plan.folder
     download.total = plan.size
     try:
-        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for one in (folder, where):
+            one.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with asyncio.timeout(limits.seconds):
             for file in plan.files:
                 await _Transfer(client, file, where, limits, download).run()
@@ -189,6 +190,7 @@ class _Transfer:
             known = _Notes(
                 self._download.source, etag if etag.startswith('"') else ""
             )  # a weak one is not for If-Range
+            self._notes.touch(0o600)
             self._notes.write_bytes(msgspec.json.encode(known))
             await self._write(part, response, part.seek(begins))
         if self._size and part.tell() < self._size:
@@ -206,7 +208,7 @@ class _Transfer:
                 raise UnfitFile(f"{self._file.name} has no end: more came than {most:,} bytes.")
             await asyncio.to_thread(part.write, piece)
             self._download.bytes, self._download.received = self._before + at, self._download.received + len(piece)
-            if at - looked > LOOK_BYTES:
+            if at - looked > self._limits.look_bytes:
                 looked = at
                 self._check_bounds(0, 0)
 

@@ -128,7 +128,7 @@ class HubClient:
         connect: Connect = connect,
         own_addresses: OwnAddresses = own_addresses,
     ) -> None:
-        self._hub, self._token = httpx2.URL(hub), token
+        self._hub, self._base, self._token = httpx2.URL(hub), hub.rstrip("/"), token
         self._resolve, self._connect, self._own = resolve, connect, own_addresses
 
     async def plan(self, source: str) -> Plan:
@@ -154,7 +154,7 @@ class HubClient:
         if not found:
             raise UnfitFile(f"{shown(source)!a} names no model: write hf:OWNER/REPO, hf:OWNER/REPO:Q4_K_M or a URL.")
         repo, quant = found.groups()
-        async with self.opened(self._address(f"/api/models/{repo}/tree/main?recursive=true")) as (response, _):
+        async with self.opened(_parsed(f"{self._base}/api/models/{repo}/tree/main?recursive=true")) as (response, _):
             body, cut = await read_body(response, MOST_LISTED_BYTES)
         if cut:
             raise UnfitFile(f"{repo} has too many files to choose from: give the https URL of one.")
@@ -177,12 +177,9 @@ class HubClient:
 
     def _remote(self, repo: str, entry: _Entry) -> RemoteFile:
         path = entry.path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-        url = self._address(f"/{repo}/resolve/main/{path}")
+        url = _parsed(f"{self._base}/{repo}/resolve/main/{path}")
         found = _SHA256.fullmatch(str((entry.lfs or {}).get("oid")))
         return RemoteFile(url, clean_file_name(entry.path), max(entry.size, 0) or None, found[1] if found else "")
-
-    def _address(self, path: str) -> httpx2.URL:
-        return _parsed(str(self._hub).rstrip("/") + path)
 
     @asynccontextmanager
     async def opened(
@@ -232,9 +229,8 @@ class HubClient:
             private = (f"{host}:{port}",) if _is_of(self._hub, url) else ()
             return host, await allowed_addresses(host, port, private, self._resolve, self._own)
         except HostRefused as refused:
-            raise UnfitFile(
-                f"{shown(url.host)} {refused}. Nothing was fetched from there; a private mirror is named by model_hub."
-            ) from None
+            advice = "Nothing was fetched from there; a private mirror is named by model_hub"
+            raise UnfitFile(f"{shown(url.host)} {refused}. {advice}.") from None
 
 
 def _parsed(written: str, base: httpx2.URL | None = None) -> httpx2.URL:
@@ -305,8 +301,5 @@ def _stem(models: Mapping[str, object], quant: str | None) -> str | None:
         wanted = quant.upper()
         ends = [one for one in models if re.search(rf"(^|[-._/]){re.escape(wanted)}$", one.upper())]
         return next(iter(ends or [stem for stem, label in labels.items() if label == wanted]), None)
-    for one in PREFERRED:
-        for stem, label in labels.items():
-            if label == one:
-                return stem
-    return next(iter(models)) if len(models) == 1 else None
+    best = (stem for one in PREFERRED for stem, label in labels.items() if label == one)
+    return next(best, next(iter(models)) if len(models) == 1 else None)

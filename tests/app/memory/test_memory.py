@@ -190,6 +190,21 @@ async def test_what_was_stored_just_now_is_found_by_its_meaning(store: Store) ->
         await memories.close()
 
 
+async def test_an_embedder_of_this_process_is_measured_before_the_first_search() -> None:
+    for is_local in (True, False):
+        raw = Flaky()
+        raw.is_local = is_local
+        embedder = Embedder(raw)
+        raw.fails = int(is_local)
+        await embedder.warm_up()  # whatever fails is tried again by the search
+        await embedder.warm_up()
+        asked = raw.asked
+        assert bool(asked) is is_local
+        await embedder.embed_query("a")
+        assert (raw.asked == asked + 1) is is_local
+        await embedder.close()
+
+
 SECRET_RULE = policy_of([LabelSource(label="secret")], [LabelRule(label="secret", endpoints=("local",))])
 CARRIED = Source("model", "ses_1", "run_1", 0, labels=frozenset({"secret"}))
 

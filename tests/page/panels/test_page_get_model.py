@@ -53,6 +53,7 @@ async def test_the_first_visit_gets_a_model_cancels_and_selects_it(tmp_path: Pat
         hub.checksum = None
         await panel.get_by_role("button", name="Fortsetzen").click()
         await expect(page.get_by_role("button", name="Modell: Smollm2")).to_be_visible()
+        await expect(panel.get_by_text("Ab jetzt antwortet small-q4_1/Smollm2")).to_be_visible()
         await expect(panel.get_by_role("listitem")).to_have_count(0)
         await shot(page, "get-model-done-phone-german")
         assert "small-q4_1" in {one["name"] for one in (await served.client.get("/endpoints")).json()["endpoints"]}

@@ -114,3 +114,36 @@ async def test_axe_finds_nothing_in_what_a_person_sets(tmp_path: Path, look: str
             await shot(page, f"{section.lower()}-{look}")
         found += await violations(page, "settings")
     assert not found, "\n".join(found)
+
+
+async def test_a_person_links_a_chat_and_an_admin_sees_its_members(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([["Hi."]] * 3)) as served, browsing() as browser:
+        browser.expected.append("401")
+        root = await bearer(served, "root", "admin")
+        bot = await bearer(served, "telegram", members=True)
+        said = {"message": "Hello", "member": "Ann 42", "conversation": "telegram:42"}
+        assert (await served.client.post("/chat", json=said, headers=bot)).status_code == 200
+        page = await browser.page()
+        await signed_in(page, served, root["authorization"].removeprefix("Bearer "))
+        await page.get_by_role("button", name="Settings").click()
+        panel = page.get_by_role("complementary", name="Settings")
+        await panel.get_by_text("Linked chats", exact=True).click()
+        await expect(panel).to_contain_text("No chat is linked to your account.")
+        await panel.get_by_role("button", name="Link with telegram").click()
+        words = panel.get_by_text("It works once")
+        code = ((await words.text_content()) or "").split()[1]
+        sent = {"code": code, "member": "Ann 42"}
+        assert (await served.client.post("/member-links", json=sent, headers=bot)).status_code == 200
+        assert (await served.client.post("/chat", json=said, headers=bot)).status_code == 200
+        await panel.get_by_text("People", exact=True).click()
+        row = panel.get_by_role("listitem").filter(has=page.get_by_text("telegram", exact=True))
+        await row.get_by_text("Members", exact=True).click()
+        await expect(row).to_contain_text("telegram: Ann 42root")
+        await shot(page, "members")
+        await page.reload()
+        await expect(page.get_by_role("link", name="Hello")).to_contain_text("telegram:42")
+        await page.get_by_role("button", name="Settings").click()
+        await panel.get_by_text("Linked chats", exact=True).click()
+        await panel.get_by_role("button", name="Unlink").click()
+        await panel.get_by_role("button", name="Unlink").last.click()
+        await expect(panel).to_contain_text("No chat is linked to your account.")

@@ -6,22 +6,25 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import pytest
 from msgspec.structs import replace
 
+from app.config.connection_settings import Limit
+from app.config.settings import SettingsError
 from app.models.scripted import Pause, Scripted
 from app.policy.current_rights import NO_TOOL, both, principal_named
 from app.runs.composition.unattended import UnattendedRuns
 from app.storage.people.members import member_name
+from app.storage.principals import Budget
 from app.transcript.run_request import NotFound, speaker_of
 from routes.access.members import CODE_S, WRONG_PER_MINUTE
 from routes.access.token_text import fingerprint
 from tests.support.access.people import bearer
 from tests.support.server.approvals import WRITE, rest_of
-from tests.support.server.serving import Served, events_of, serving, until
+from tests.support.server.serving import Served, events_of, serving, settings_in, until
 from tools.base.rights import Role
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
@@ -93,6 +96,7 @@ async def test_each_member_is_a_guest_with_conversations_of_its_own(tmp_path: Pa
         assert (await at.ask("bot", "GET /sessions")).json()["sessions"] == []
         assert (await at.ask("bot", f"GET /runs/{two.headers['x-run-id']}", "42")).status_code == 404
         used = (await at.ask("bot", "GET /usage", "42")).json()
+        assert used == (await at.ask("root", "GET /usage?principal=bot/42")).json()
         assert (used["principal"], used["usage"]["tokens_per_month"]["limit"]) == ("bot/42", 1000)
         member = await principal_named(at.served.services.store, "bot/42")
         assert (member.role, member.member, member.is_linked, member.members) == (Role.GUEST, "bot/42", False, False)
@@ -324,3 +328,56 @@ async def test_a_run_for_an_account_goes_on_with_the_rights_of_both(tmp_path: Pa
         assert (await at.ask("root", "DELETE /member-links/bot/42")).status_code == 204
         with pytest.raises(NotFound):
             await unattended.restored_agent(row)
+
+
+async def test_without_tokens_there_are_no_members(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([])) as served:
+        for sent, headers in (({"member": "42"}, {}), ({}, {MEMBER: "42"})):
+            answer = await served.client.post("/chat", json={"message": "x", **sent}, headers=headers)
+            assert answer.status_code == 403 and "dragoman token create --members" in message_of(answer)
+
+
+async def test_guests_have_a_default_budget(tmp_path: Path) -> None:
+    """Of the settings where the token says nothing; a member has the lower of it and its token's."""
+    settings = '{"runs": 1, "tokens_per_month": 900, "requests_per_minute": 4}'
+    async with chats(tmp_path, guest_budget=settings, tokens_per_month=5000) as at:
+        at.headers["guest"] = await bearer(at.served, "guest", "guest")
+        at.headers["rich"] = await bearer(at.served, "rich", "guest", budget='{"tokens_per_month": 7000}')
+        at.headers["low"] = await bearer(at.served, "low", members=True, budget='{"tokens_per_month": 70, "runs": 3}')
+
+        async def limits(who: str, member: str = "") -> list[int]:
+            usage = (await at.ask(who, "GET /usage", member)).json()["usage"]
+            return [usage[name]["limit"] for name in ("runs", "tokens_per_month")]
+
+        assert await limits("guest") == [1, 900] and await limits("rich") == [1, 7000]
+        assert await limits("bot", "1") == [1, 900] and await limits("low", "1") == [1, 70]
+        assert await limits("ann") == [1024, 5000]
+        answers = [(await at.ask("bot", "GET /usage", "2")).status_code for _ in range(5)]
+        assert answers == [200] * 4 + [429]
+        assert (await at.ask("bot", "GET /usage", "3")).status_code == 200
+
+
+@pytest.mark.parametrize("budget", ['{"run": 1}', '{"runs": 1.5}', '{"runs": 0}', "[]"])
+def test_a_budget_of_guests_is_checked(tmp_path: Path, budget: str) -> None:
+    with pytest.raises(SettingsError, match=r"guest_budget .* a table such as"):
+        settings_in(tmp_path, guest_budget=budget)
+    assert set(get_args(Limit)) == set(Budget.__struct_fields__)
+
+
+async def test_what_a_bot_may_not_do_for_an_account_in_the_lanes(tmp_path: Path) -> None:
+    async with chats(tmp_path) as at:
+        await at.link()
+        linked = at.headers["bot"] | {MEMBER: "42"}
+        text = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+        own = await at.client.post(
+            "/ui-message-stream", json={"id": "c1", "messages": [text]}, headers=at.headers["ann"]
+        )
+        assert own.status_code == 200
+        theirs = await at.client.post("/ui-message-stream", json={"id": "c1", "messages": [text]}, headers=linked)
+        assert await at.owner(theirs) == "ann by bot/42"
+        assert theirs.headers["x-session-id"] != own.headers["x-session-id"]
+        asked = {"model": "dragoman/agent", "input": "Hello"}
+        first = (await at.client.post("/v1/responses", json=asked, headers=at.headers["ann"])).json()["id"]
+        again = await at.client.post("/v1/responses", json=asked | {"previous_response_id": first}, headers=linked)
+        assert again.status_code == 400 and "no such previous response" in again.text
+        assert (await at.client.get(f"/v1/responses/{first}", headers=linked)).status_code == 404

@@ -164,6 +164,15 @@ async def test_new_keys_and_a_provider_that_is_down(tmp_path: Path) -> None:
             assert (await ann.sign_in()).status_code == 201  # with a key that was not there at the first one
 
 
+async def test_without_the_provider_its_sign_ins_are_worth_nothing(tmp_path: Path) -> None:
+    async with server_with_provider(tmp_path, {"1": STAFF}) as (served, _), browsing_as(served, "1") as ann:
+        assert (await ann.sign_in()).status_code == 201
+    (tmp_path / "dragoman.toml").unlink()
+    async with serving(tmp_path, Scripted([])) as served, browsing_as(served) as again:
+        again.kept, again.here.cookies = ann.kept, ann.here.cookies
+        assert await again.status() == 401
+
+
 async def test_who_may_enter_can_be_narrowed_to_domains(tmp_path: Path) -> None:
     people: dict[str, dict[str, Any]] = {"1": STAFF, "2": STAFF | {"email_verified": False}}
     people["3"] = STAFF | {"email": "a@example.org.evil.example"}

@@ -61,6 +61,15 @@ async def test_one_key_begins_one_run_wherever_it_is_sent(tmp_path: Path) -> Non
         await second_line_of_defence(members[-1], run)
 
 
+async def test_a_key_of_a_conversation_begins_one_session_wherever_it_is_sent(tmp_path: Path) -> None:
+    said = HELLO | {"conversation": "telegram:42", "when_busy": "queue"}
+    async with servers(tmp_path) as members:
+        answers = await asyncio.gather(*(one.client.post("/chat", json=said) for one in members for _ in range(3)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.headers["x-session-id"] for answer in answers}) == 1
+        assert len({answer.headers["x-run-id"] for answer in answers}) == len(answers)
+
+
 async def second_line_of_defence(served: Served, run: str) -> None:
     """A run that was begun although the key was another's, because its lock was lost, loses the key to the first."""
     store = served.services.store

@@ -58,6 +58,8 @@ class Hub:
             more = {} if content is None else {"X_Linked_Etag": f'"{self._sha256(content)}"'}
             status = 302 if content is not None else 404
             await answer(b"", status, Location=f"{self.move_to}{path}", **more)(reader, writer)
+        elif not path.startswith("/cdn/"):
+            await answer("{}", 404)(reader, writer)
         else:
             repo, _, name = path.removeprefix("/cdn/").partition("/resolve/main/")
             await self._send(self.files[repo][name], asked.headers, reader, writer)

@@ -119,6 +119,7 @@ async def test_a_search_tells_only_what_may_be_used() -> None:
         ("mcp__hub__create_pull_request", "mcp__hub__createPullRequest (call it with call_tool)"),
         ("mcp__github__create-pull-request", "mcp__hub__createPullRequest (call it with call_tool)"),
         ("shell", "bash"),
+        ("grep", "bash"),
         ("read_secret", None),
         ("mcp__vault__read-secret", None),
     ],

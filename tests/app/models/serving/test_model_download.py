@@ -58,6 +58,10 @@ async def test_an_answer_that_breaks_off_is_resumed(tmp_path: Path, source: str)
         assert (download.received, download.checked) == (len(CONTENT), "sha256")
 
 
+def open_to_others(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.stat().st_mode & 0o077]
+
+
 CHANGED: dict[str, dict[str, Any]] = {
     "another ETag": {"etag": '"other"'},
     "no ranges": {"ranges": False},
@@ -73,22 +77,31 @@ async def test_what_another_process_has_left_is_continued_or_begun_again(tmp_pat
         client = HubClient(there.url)
         plan = await client.plan(f"hf:{REPO}")
         download = Download(name=plan.name, source=plan.source, folder=plan.folder)
-        going = asyncio.create_task(fetch(client, plan, tmp_path, LIMITS, download))
+        going = asyncio.create_task(fetch(client, plan, tmp_path / "models", LIMITS, download))
         async with asyncio.timeout(10):
             while download.bytes < 100_000:
                 await there.client_reads()
         with pytest.raises(UnfitFile, match="being downloaded already"):
-            await got(there, tmp_path)
+            await got(there, tmp_path / "models")
         going.cancel()
         await asyncio.wait([going])
-    [gone] = interrupted(tmp_path)
+    [gone] = interrupted(tmp_path / "models")
+    assert open_to_others(tmp_path) == []
     assert (gone.source, gone.name, gone.state) == (f"hf:{REPO}", "tiny-q4_k_m", "interrupted")
     content = CONTENT[:-1] + b"x" if name in RESTARTED else CONTENT
     async with hub(content, **CHANGED[name]) as there:
-        path, download = await got(there, tmp_path)
+        path, download = await got(there, tmp_path / "models")
     assert (path.read_bytes() == content, left(tmp_path)) == (True, [FILE])
     assert (download.received < len(CONTENT)) == (name not in RESTARTED)
     assert download.checked == ("size and format" if name == "no checksum" else "sha256")
+
+
+LEFT = [1, *[9 << 30] * 3]
+
+
+def shrinking(_: Path) -> int:
+    """Return the free space of a disk that others fill meanwhile."""
+    return LEFT.pop()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], DownloadLimits, str, bool]] = {
@@ -96,6 +109,12 @@ REFUSED: dict[str, tuple[dict[str, Any], DownloadLimits, str, bool]] = {
     "too large": ({}, DownloadLimits(most_bytes=1000), "model_download_mb allows", False),
     "no end": ({"endless": True}, LIMITS, "has no end: more came than", False),
     "no room": ({}, DownloadLimits(most_bytes=1 << 30, free=lambda _: 512 << 20), "has room for 0.0 GB", False),
+    "room that others take": (
+        {},
+        DownloadLimits(most_bytes=1 << 30, look_bytes=100_000, free=shrinking),
+        "has room for 0.0 GB",
+        True,
+    ),
     "cut for ever": ({"cuts": [9] * 9}, LIMITS, "broke off 3 times", True),
     "errors for ever": ({"status": [500] * 9}, LIMITS, "broke off 3 times", False),
     "no answer": ({"held_at": 9}, DownloadLimits(most_bytes=1 << 30, seconds=0.3), "was not there after 0.3 s", True),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from huggingface_hub import HfApi, hf_hub_url
+from huggingface_hub.file_download import http_get
+from huggingface_hub.hf_api import RepoFile
 
 from app.models.serving.hub import HubClient, Plan, _Entry, chosen, clean_file_name
 from app.models.serving.refusals import UnfitFile
-from tests.support.models.model_hub import TOKEN
+from tests.support.models.model_hub import TOKEN, model_hub
 from tools.web.addresses import Address
 
 HUB, CDN = "https://hub.example", "https://cdn.example"
@@ -147,3 +152,21 @@ async def test_the_page_of_a_repository_is_a_source_and_odd_rows_do_no_harm() ->
     for source in ("hf:ann/m", f"{HUB}/ann/m", f"{HUB}/ann/m/", "hf:ann/m:q8_0", "ann/m"):
         [file] = (await Web(answers).plan(source)).files
         assert (str(file.url), file.size, file.sha256) == (f"{HUB}/ann/m/resolve/main/m-Q8_0.gguf", 7, "")
+
+
+@pytest.mark.anyio
+async def test_the_hub_of_the_tests_speaks_with_the_client_that_hubs_are_made_for(tmp_path: Path) -> None:
+    content = b"GGUF" + bytes(300_000)
+
+    def real_client(url: str) -> list[object]:
+        listed = HfApi(endpoint=url, token=TOKEN).list_repo_tree("ann/m", recursive=True)
+        with (tmp_path / "m.gguf").open("wb") as file:
+            url = hf_hub_url("ann/m", "m.gguf", endpoint=url)
+            http_get(url, file, headers={"authorization": f"Bearer {TOKEN}"}, expected_size=len(content))
+        return [(one.path, one.size, one.lfs and one.lfs.sha256) for one in listed if isinstance(one, RepoFile)]
+
+    async with model_hub({"ann/m": {"m.gguf": content}}, gated=True) as there:
+        listed = await asyncio.to_thread(real_client, there.url)
+        [file] = (await HubClient(there.url, TOKEN).plan("hf:ann/m")).files
+    assert (tmp_path / "m.gguf").read_bytes() == content
+    assert listed == [("m.gguf", file.size, file.sha256)]

@@ -12,7 +12,7 @@ import { t, ts } from "../../dom/more_texts.js";
 const PATH = "/served-models";
 const STATES = ts("get.state", ["checking", "interrupted", "failed"]);
 const awaited = new Set(); // names of the models that this page has requested: each is selected when it is there
-let selecting = false;
+let result = null; // the line of the open panel that says so
 
 /** Opens the panel, or closes it. */
 export function openGetModel(page, opener) {
@@ -21,8 +21,8 @@ export function openGetModel(page, opener) {
 
 /** The form and the downloads; `watch(key, callback)` as in `showPanel`. */
 export function getModel(page, watch) {
-  if (!selecting) page.store.watch("downloads", (rows) => rows.forEach((row) => select(page, row)));
-  selecting = true;
+  if (!result) page.store.watch("downloads", (rows) => rows.forEach((row) => select(page, row)));
+  result = new Outcome();
   const plain = { autocomplete: "off", spellcheck: "false", dir: "ltr", maxlength: 4096, placeholder: "hf:OWNER/REPO" };
   const source = h("input", { ...plain, required: true });
   const start = h("button", { type: "submit", class: "primary" }, icon("down"), t("get.start"));
@@ -35,7 +35,7 @@ export function getModel(page, watch) {
   });
   const fields = [field(t("get.source"), source, t("get.source.hint"))];
   const form = sendForm(fields, start, () => begin(source.value), Boolean);
-  return stack(h("p", { class: "faint" }, t("get.about")), suggestions(source), form, list);
+  return stack(h("p", { class: "faint" }, t("get.about")), suggestions(source), form, list, result.element);
 }
 
 /** Buttons that fill in the models which the server suggests. */
@@ -69,6 +69,7 @@ async function select(page, { name, state, model, problem }) {
   if (state === "failed") return void announce(problem, { urgent: true });
   await refresh(page);
   chooseModel(page, model);
+  result.show(t("models.chosen", { model }), "good");
 }
 
 function downloadRow({ name, source, state, bytes, total, speed, left_s: left, problem }) {

@@ -1,9 +1,9 @@
 /** The guards of new runs, for admins: a switch and a sentence for each. */
 
-import { get, patch } from "../feed/api.js";
-import { h, stack } from "../dom/elements.js";
-import { Outcome, runOnce } from "../dom/forms.js";
-import { t, ts } from "../dom/more_texts.js";
+import { get, patch } from "../../feed/api.js";
+import { h, stack } from "../../dom/elements.js";
+import { Outcome, runOnce } from "../../dom/forms.js";
+import { t, ts } from "../../dom/more_texts.js";
 
 const GUARDS = ts("safety", ["canary", "judge_output", "screen_results"]);
 

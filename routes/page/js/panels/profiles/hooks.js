@@ -1,9 +1,9 @@
 /** The hooks of the server, for admins: which there are, and how often they failed. */
 
-import { get } from "../feed/api.js";
-import { h } from "../dom/elements.js";
-import { factList, formatNumber } from "../dom/forms.js";
-import { t } from "../dom/more_texts.js";
+import { get } from "../../feed/api.js";
+import { h } from "../../dom/elements.js";
+import { factList, formatNumber } from "../../dom/forms.js";
+import { t } from "../../dom/more_texts.js";
 
 export async function hooks() {
   const { hooks: rows, failed, dropped } = await get("/hooks");
