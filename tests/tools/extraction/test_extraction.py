@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import psutil
@@ -187,7 +188,8 @@ async def test_read_file_pages_documents_and_leaves_texts_as_they_are(tmp_path: 
     async def page(name: str, offset: int = 1, *, boxed: bool = True) -> str:
         context = Context(tmp_path, sandbox=BOX if boxed else NoSandbox("none"), result_characters=4_000)
         arguments = tool.with_paths({"path": name, "offset": offset}, tmp_path)
-        return "".join([result.text async for result in tool.run(arguments, context) if isinstance(result, Result)])
+        async with aclosing(tool.run(arguments, context)) as results:
+            return "".join([result.text async for result in results if isinstance(result, Result)])
 
     body, offset = list[str](), 1
     while True:
