@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections import defaultdict
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.error import HTTPError
@@ -56,7 +57,8 @@ def serve(port, on_request):
 class Bot:
     def __init__(self, platform):
         self.platform, self.token = platform, f"Bearer {os.environ['DRAGOMAN_TOKEN']}"
-        self.seen = set()
+        self.seen, self.answered, self.followed = set(), set(), set()
+        self.chats = defaultdict(threading.Lock)
 
     def send(self, path, body, member, **headers):
         headers |= {"Authorization": self.token, "X-Dragoman-Member": member}
@@ -74,11 +76,52 @@ class Bot:
             return say(problem or f"Linked to {linked['account']}.")
         body = {"message": text, "conversation": f"{self.platform}:{chat}", "when_busy": "queue"}
         headers = {"Prefer": "respond-async", "Idempotency-Key": f"{self.platform}-{once}"}
-        begun, problem = self.send("/chat", body, member, **headers)
-        if problem:
-            return say(problem)
+        with self.chats[member]:  # so that `follow` does not take this run for one that began by itself
+            begun, problem = self.send("/chat", body, member, **headers)
+            if problem:
+                return say(problem)
+            self.answered.add(begun["run"])
         self.seen.add(once)
-        return threading.Thread(target=self.answer, args=(begun["run"], member, say, ask), daemon=True).start()
+        return threading.Thread(target=self.converse, args=(begun, member, say, ask), daemon=True).start()
+
+    def converse(self, begun, member, say, ask):
+        """Answer a message; then, while its conversation has reminders, answer those."""
+        run, session = begun["run"], begun["session"]
+        self.answer(run, member, say, ask)
+        if session not in self.followed and self.has_reminders(session, member):
+            self.followed.add(session)
+            try:
+                self.follow(f"{run}:0", session, member, say, ask)
+            finally:
+                self.followed.discard(session)
+
+    def has_reminders(self, session, member):
+        """True for a guest's conversation with times to come. That of a linked account is closed to the bot."""
+        found, _ = self.send(f"/sessions/{session}", None, member)
+        return bool(found) and any(one["next"] for one in found.get("schedules", ()))
+
+    def follow(self, after, session, member, say, ask):
+        """Answer the runs of a conversation that the bot has not begun, until it has no reminders any more."""
+        headers = {"Authorization": self.token, "X-Dragoman-Member": member}
+        while True:
+            try:
+                url = f"{URL}/events?session={session}&after={after}"
+                with urlopen(Request(url, headers=headers), timeout=90) as lines:
+                    for line in lines:
+                        if line.startswith(b"id: "):
+                            after = line[4:].decode().strip()
+                        elif line.startswith(b"data: ") and (event := json.loads(line[6:]))["type"] == "run.asked":
+                            with self.chats[member]:
+                                is_new = event["run"] not in self.answered
+                                self.answered.add(event["run"])
+                            if is_new:
+                                self.answer(event["run"], member, say, ask)
+                                if not self.has_reminders(session, member):
+                                    return
+            except (OSError, HTTPException) as problem:
+                if getattr(problem, "code", 0) in (401, 403, 404):
+                    return  # deleted, or an account's by now
+                time.sleep(1)
 
     def answer(self, run, member, say, ask):
         """Read the events of a run, again from the last one where the connection breaks; `ask` shows a question."""

@@ -277,3 +277,25 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
             assert len(rows) == 1 and next(iter(keys.values())).startswith(f"{name}:")
     service.server.shutdown()
     service.server.server_close()
+
+
+async def test_a_reminder_is_answered_in_its_chat(tmp_path: Path) -> None:
+    provider, service = Scripted([["Hi."], ["Again."], ["Tea."]]), Telegram()
+    reminder = {"name": "tea", "message": "Tea!", "every": "1d"}
+    async with asyncio.timeout(90), serving(tmp_path, provider, schedules_per_guest=1) as served:
+        headers = await bearer(served, "bot", members=True)
+        token, member = headers["authorization"].removeprefix("Bearer "), headers | {"x-dragoman-member": "1"}
+        env = service.env() | {"DRAGOMAN_URL": str(served.client.base_url).rstrip("/"), "DRAGOMAN_TOKEN": token}
+        async with bot("telegram", env, tmp_path):
+            service.deliver("1", "Hello")
+            assert await taken(service.said) == "Hi."
+            sessions = (await served.client.get("/sessions", headers=member)).json()["sessions"]
+            body = reminder | {"session": sessions[0]["id"]}
+            schedule = (await served.client.post("/schedules", json=body, headers=member)).json()["id"]
+            service.deliver("1", "Hello again")
+            assert await taken(service.said) == "Again."
+            begun = await served.client.post(f"/schedules/{schedule}/run", headers=member)
+            assert begun.status_code == 202
+            assert await taken(service.said) == "Tea."
+    service.server.shutdown()
+    service.server.server_close()
