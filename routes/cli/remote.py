@@ -50,7 +50,8 @@ class Remote:
         except NotProven as error:
             raise Refusal(str(error)) from error
         except httpx2.TransportError as error:
-            raise NoServer(f"No dragoman server answers at {self.url}. Start it with `dragoman serve`.") from error
+            advice = "Start it with `dragoman serve`, or set DRAGOMAN_URL to its address."
+            raise NoServer(f"No dragoman server answers at {self.url}. {advice}") from error
         if not answer.is_success:
             raise Refusal(refusal(answer.status_code, answer.content))
         fields: dict[str, Any] = answer.json() if answer.content else {}
