@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.config.connection_settings import Limit
-from app.config.settings import SettingsError
+from app.config.sources import SettingsError
 from app.models.scripted import Pause, Scripted
 from app.policy.current_rights import NO_TOOL, both, principal_named
 from app.runs.composition.unattended import UnattendedRuns
