@@ -43,7 +43,7 @@ def folder_below(workspace: Path, name: str) -> OwnFolder:
     root = workspace.resolve()
     try:
         with directory(root, inside(root, name), create=True):
-            return OwnFolder(root, name)
+            return OwnFolder.below(root, name)
     except ToolFailed as failed:
         raise FolderUnsafe(f"The folder {name} of this conversation cannot be used. {failed}") from failed
 

@@ -49,11 +49,27 @@ class RunFacts(Struct, frozen=True, kw_only=True):
 
 
 class Section(Struct, frozen=True):
-    """`text` returns it, or nothing where it does not apply; `tokens` is the most that it adds to a prompt."""
+    """`text` returns it, or nothing where it does not apply; `tokens` is the most that it adds to a prompt.
+
+    `native`: only where calls are native. Small models that are taught them use tools less with these sections.
+    """
 
     name: str
     tokens: int
     text: Callable[[RunFacts, Sequence[Tool]], str]
+    native: bool = False
+
+
+def _safety(_: RunFacts, tools: Sequence[Tool]) -> str:
+    return SAFETY if any(tool.risk is not Risk.READ for tool in tools) else ""
+
+
+def _sandbox(facts: RunFacts, tools: Sequence[Tool]) -> str:
+    return facts.sandbox if any(tool.name in COMMAND_TOOLS for tool in tools) else ""
+
+
+def _brevity(facts: RunFacts, tools: Sequence[Tool]) -> str:
+    return BRIEF if tools and not facts.styled else ""
 
 
 def _approvals(facts: RunFacts, tools: Sequence[Tool]) -> str:
@@ -63,19 +79,20 @@ def _approvals(facts: RunFacts, tools: Sequence[Tool]) -> str:
 
 
 SECTIONS = (
-    Section("safety", 30, lambda _, tools: SAFETY if any(tool.risk is not Risk.READ for tool in tools) else ""),
+    Section("safety", 30, _safety),
     Section("approvals", 45, _approvals),
-    Section("sandbox", 80, lambda facts, tools: facts.sandbox if any(t.name in COMMAND_TOOLS for t in tools) else ""),
-    Section("brevity", 25, lambda facts, tools: BRIEF if tools and not facts.styled else ""),
+    Section("sandbox", 80, _sandbox, native=True),
+    Section("brevity", 25, _brevity, native=True),
     Section("channel", 25, lambda facts, _: SHOWN[facts.channel] if facts.channel else ""),
 )
 
 
-def run_rules(facts: RunFacts, tools: Sequence[Tool], window: int) -> str:
-    """Return the sections that apply, a paragraph, for a model with this window."""
+def run_rules(facts: RunFacts, tools: Sequence[Tool], window: int, *, native: bool) -> str:
+    """Return the sections that apply, a paragraph, for a model with this window, with native calls or taught ones."""
     if window < LEAST_WINDOW:
         return ""
-    return " ".join(text for section in SECTIONS if (text := section.text(facts, tools)))
+    sections = (section for section in SECTIONS if native or not section.native)
+    return " ".join(text for section in sections if (text := section.text(facts, tools)))
 
 
 def sandbox_facts(sandbox: Sandbox | NoSandbox, time_limit_s: float) -> str:

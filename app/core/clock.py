@@ -33,6 +33,7 @@ class Clock(Struct, frozen=True):
         return text if at is None else f"{text}\n\n{_stamp(self, int(at // 60))}"
 
 
+@lru_cache(256)  # the database of time zones is read
 def known_zone(name: str | None) -> str:
     """Return the name of a time zone if this machine knows it, else an empty text."""
     try:

@@ -110,5 +110,6 @@ class Contents(Struct, frozen=True):
     def labels(self, messages: Iterable[Message], known: Labels) -> Labels:
         """Return the labels of these messages besides those that are known."""
         rows = [row for row in self.rows if row.label not in known]
-        texts = [text for one in messages for text in (one.text, one.recalled)] if rows else []
+        read = list(messages) if rows else []
+        texts = [text for one in read for text in (one.text, one.recalled, *(file.text for file in one.attachments))]
         return frozenset(row.label for row in rows if row.is_in(texts))

@@ -18,7 +18,7 @@ from app.storage.changes import Change
 from app.storage.checkpoints import LEFT_OUT, SKIPPED, Entries, Entry
 from app.storage.labels import CallLabelsEnded, FileLabel, LabelStore
 from tools.base.outcome import ToolFailed
-from tools.base.workspace import inside
+from tools.base.workspace import OwnFolder, inside
 
 MOST_FILES = 20_000  # with labels of their own; with more the whole workspace has them
 MOST_NAMES = 20_000  # of a folder
@@ -47,7 +47,8 @@ class FileLabels:
 
     def folder(self, workspace: Path) -> str:
         """Return the path of a principal's workspace, empty for the root."""
-        path = os.path.relpath(workspace, self.root)
+        root = self.root.resolve() if isinstance(workspace, OwnFolder) else self.root
+        path = os.path.relpath(workspace, root)
         return "" if path == "." else path
 
     def of_path(self, workspace: Path, path: str) -> Labels:

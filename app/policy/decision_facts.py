@@ -8,6 +8,7 @@ during a run has its field here and its line in both. Of texts there is nothing:
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ from app.policy.values.objections import Weighed
 from app.storage.principals import Principal
 from parsing import Arguments
 from tools.base.rights import Approval, Risk, Role
+from tools.base.workspace import OwnFolder, home_of
 from tools.catalogue import CATALOGUE
 from tools.tool import Tool, nothing_known
 from tools.toolbox import Ask
@@ -89,6 +91,7 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[str, ...] = ()  # of the token
     off: tuple[str, ...] = ()
     workspace: str = "/"
+    home: str = ""  # the whole workspace, if that is a folder of it
     mode: ApprovalMode = ApprovalMode.SANDBOXED
     when_absent: WhenAbsent = WhenAbsent.WAIT
     boxed: bool = False
@@ -112,6 +115,13 @@ class Facts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     through: str = ""
     other: OtherTool | None = None
 
+    @property
+    def folder(self) -> Path:
+        """The folder in which the run worked."""
+        if not self.home:
+            return Path(self.workspace)
+        return OwnFolder.below(Path(self.home), os.path.relpath(self.workspace, self.home))
+
 
 class InForce(Struct, frozen=True):
     """Rules that a call is decided by: those of the settings, or others that are tried."""
@@ -132,6 +142,7 @@ def facts_of(request: CallRequest, gate: Gate, tool: Tool | None, arguments: Arg
         tools=principal.tools,
         off=principal.disabled,
         workspace=str(policy.workspace),
+        home=str(home) if (home := home_of(policy.workspace)) != policy.workspace else "",
         mode=policy.mode,
         when_absent=policy.when_absent,
         boxed=policy.boxed,
@@ -172,7 +183,7 @@ def gate_of(
         facts.mode,
         facts.boxed,
         facts.networked,
-        workspace=Path(facts.workspace),
+        workspace=facts.folder,
         tainted=facts.tainted,
         commands=in_force.commands,
         disabled=facts.disabled,

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 from time import monotonic, time
 
 import msgspec
@@ -350,7 +349,7 @@ class PastCall(Struct, frozen=True, kw_only=True):
         """Return the name of the rule that decides, if one does."""
         if self.tool is None:
             return ""
-        finding = in_force.rules.find(self.tool, self.arguments, Path(self.facts.workspace))
+        finding = in_force.rules.find(self.tool, self.arguments, self.facts.folder)
         return finding.rule if finding else ""
 
 

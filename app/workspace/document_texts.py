@@ -55,8 +55,7 @@ async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, mo
     try:
         document = await extracted(file.data, attachment.name, sandbox)
     except UnreadableDocument as error:
-        is_described = attachment.ability or found.is_plain
-        return file if is_described else replace(file, attachment=replace(attachment, about=str(error)))
+        return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error)))
     if not document.has_text:
         return replace(file, attachment=replace(attachment, about=PICTURES_ONLY))
     lines = [line for line, _, _ in document.lines()]

@@ -32,7 +32,7 @@ from tools.base.tasks import in_background
 
 HOME = Path(__file__).parent.parent.parent
 QUESTIONS = HOME / "fixtures" / "knowledge" / "questions.jsonl"
-FILES, AT, CHARACTERS = 1_000, 5, 1_500
+FILES, AT, CHARACTERS = 1_000, 5, 600
 MANUALS = Path("/usr/share/man")
 
 

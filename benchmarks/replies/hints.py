@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from app.context.run_rules import LEAST_WINDOW, RunFacts, run_rules, sandbox_facts
+from app.context.run_rules import LEAST_WINDOW, RunFacts, run_rules
 from app.core.messages import Message
 from app.core.provider import CallForm
 from app.models.capabilities.abilities import AbilityOverrides
@@ -25,15 +25,14 @@ from app.models.wire.openai.provider import BareChat, OpenAIChat
 from benchmarks.call_forms import FOR_CODE, MODELS, MOST_TOKENS, TASKS, answer, opening_of
 from tests.support.models.real_models import LlamaServer, Served
 from tools.catalogue import TOOLS
-from tools.sandbox.sandbox import find_sandbox
 
 LINES = {
     "no network": "Commands have no network, except for the hosts that a call names.",
     "waits": "A call may wait until a person approves it.",
     "act": "Act at once: call the tool instead of announcing it.",
 }
-RULES = run_rules(RunFacts(sandbox=sandbox_facts(find_sandbox(), 3600), channel="page"), TOOLS, LEAST_WINDOW)
-HINTS = {"none": "", **LINES, "all": " ".join(LINES.values()), "rules": RULES}  # the last: what large models get
+RULES = run_rules(RunFacts(channel="page"), TOOLS, LEAST_WINDOW, native=False)
+HINTS = {"none": "", **LINES, "all": " ".join(LINES.values()), "rules": RULES}  # the last: as in the product
 BEHIND = "The tools work in the folder"
 SHORT = 600  # characters
 

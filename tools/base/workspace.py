@@ -59,9 +59,21 @@ class OwnFolder(PosixPath):
     """A folder below a workspace, by its real path, beyond which the files of a conversation do not reach.
 
     Commands that work in all of the workspace can put a link in its place at any moment, so each opening looks for one.
+    `whole` is that workspace, to which paths in rules and permissions are relative.
     """
 
-    __slots__ = ()
+    whole: Path | None = None
+
+    @classmethod
+    def below(cls, home: Path, name: str) -> OwnFolder:
+        folder = cls(home, name)
+        folder.whole = home
+        return folder
+
+
+def home_of(workspace: Path) -> Path:
+    """Return the whole workspace that a run's folder is in."""
+    return workspace.whole or workspace if isinstance(workspace, OwnFolder) else workspace
 
 
 def open_workspace(workspace: Path | str) -> int:

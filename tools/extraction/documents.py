@@ -32,8 +32,8 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 TIME_LIMIT_S = 10  # of CPU time; what is read by then is used
 WAIT_S = 30.0
-MOST_AT_ONCE = 2
-MOST_KEPT = 16_000_000  # characters of all documents that are kept
+MOST_AT_ONCE = max(2, os.cpu_count() or 1)
+MOST_KEPT, MOST_DOCUMENTS = 16_000_000, 100  # characters of all documents that are kept, and their number
 _LINE = 1_000  # characters; longer ones, as paragraphs are, become several
 _ENDED = "the rest: it cannot be read, because it is damaged or too large"
 _PICTURE = "(a picture)"
@@ -79,7 +79,7 @@ class Extracted(Struct, frozen=True):
     @property
     def count(self) -> str:
         """Its size as people count it: `12 pages`."""
-        unit = BY_KIND[self.kind].unit
+        unit = known.unit if (known := BY_KIND.get(self.kind)) else "part"
         found = {one.mark.partition(", from ")[0] for one in self.sections if one.mark.startswith(unit)}
         unit, number = (unit, len(found)) if found else ("part", 1)
         return f"{number:,} {unit if number == 1 else f'{unit}s'}"
@@ -122,18 +122,18 @@ async def extracted(
     suffix = suffix if suffix.isascii() and suffix.isprintable() else ""
     with _opened(source) as file:
         key = await asyncio.to_thread(_digest, file, suffix)
-        if known := _kept.get(key):
+        if found := _kept.get(key):
             _kept.move_to_end(key)
-            return known
-        lines = await _lines(file, sandbox, suffix, str(time_limit_s))
-    found = Extracted(
-        next((line.kind for line in lines if line.kind), ""),
-        tuple(Section(line.mark, line.text, line.is_picture) for line in lines if line.mark),
-        next((line.left_out for line in lines if line.left_out), ""),
-    )
+        else:
+            lines = await _lines(file, sandbox, suffix, str(time_limit_s))
+            found = Extracted(
+                next((line.kind for line in lines if line.kind), ""),
+                tuple(Section(line.mark, line.text, line.is_picture) for line in lines if line.mark),
+                next((line.left_out for line in lines if line.left_out), ""),
+            )
+            _keep(key, found)
     if not found.has_text and not any(section.is_picture for section in found.sections):
         raise UnreadableDocument(found.left_out.removeprefix("the rest: it ") or "has no text")
-    _keep(key, found)
     return found
 
 
@@ -165,7 +165,7 @@ def _digest(file: BufferedIOBase, suffix: str) -> str:
 def _keep(key: str, found: Extracted) -> None:
     _kept[key] = found
     size = sum(len(one.text) for kept in _kept.values() for one in kept.sections)
-    while size > MOST_KEPT and len(_kept) > 1:
+    while len(_kept) > (1 if size > MOST_KEPT else MOST_DOCUMENTS):
         size -= sum(len(one.text) for one in _kept.popitem(last=False)[1].sections)
 
 

@@ -21,30 +21,36 @@ MOST_PARTS = 20_000
 MOST_UNPACKED = 256 << 20  # bytes of all parts
 _DEEPEST = 500  # elements in each other
 _BLOCK = 65_536
-_MORE = "unpacks to more than can be read"
-_DAMAGED = "is damaged: ask for another copy"
 _TEXTS = {
     **{"br": "\n", "cr": "\n", "line-break": "\n", "tab": "\t", "s": " ", "noBreakHyphen": "-"},
     **{"lastRenderedPageBreak": "\f", "soft-page-break": "\f"},
 }
 # What is not shown, or shown twice: an older form of the same drawing, deleted text, comments beside the text.
-_UNSHOWN = {
-    "Fallback",
-    "moveFrom",
-    "tracked-changes",
-    "annotation",
-    "note-citation",
-    "tabs",
-    "tabLst",
-    "font-face-decls",
-    "styles",
-}
+_UNSHOWN = {"Fallback", "moveFrom", "tracked-changes", "annotation", "note-citation", "tabs", "tabLst"}
 _HEADING = re.compile(r"(?:heading|berschrift|titre|t[ií]tulo|titolo|kop|rubrik) ?(\d)", re.IGNORECASE)
 _BESIDE = re.compile(r"word/(footnotes|endnotes|comments|header|footer)(\d*)\.xml")
 _ROWS, _CELLS = {"tr", "table-row"}, {"tc", "table-cell"}
 _HARD_BREAK = "\v"  # one that a person has made; the others are where the pages ended when it was saved
 
 Attributes = Mapping[str, str]
+Start = Callable[[str, Attributes], None]
+Report = Callable[[str], None]
+
+
+def _ignore(_: str) -> None:
+    """Take no note of it."""
+
+
+def _refuse_entity(*_: object) -> None:
+    raise Refused("declares XML entities, which no document needs")
+
+
+def _is_namespaced(name: str) -> bool:
+    return " " in name
+
+
+def _local(name: str) -> str:
+    return name.rpartition(" ")[2]
 
 
 class _Parts:
@@ -62,54 +68,31 @@ class _Parts:
             while block := part.read(_BLOCK):
                 self._left -= len(block)
                 if self._left < 0:
-                    raise Refused(_MORE)
+                    raise Refused("unpacks to more than can be read")
                 yield block
 
-    def walk(
-        self,
-        name: str,
-        start: Callable[[str, Attributes], None],
-        end: Callable[[str], None],
-        text: Callable[[str], None],
-    ) -> None:
+    def walk(self, name: str, start: Start, end: Report = _ignore, text: Report = _ignore) -> None:
         """Report the elements and texts of a part by their local names. Raises Refused for what is no plain XML."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
-        depth = 0
-
-        def started(name: str, attributes: dict[str, str]) -> None:
-            nonlocal depth
-            depth += 1
-            if depth > _DEEPEST:
-                raise Refused("is nested too deeply")
-            # Of two attributes of one local name the one of a namespace counts: the id of a relation.
-            ordered = (
-                sorted(attributes.items(), key=lambda one: " " in one[0]) if len(attributes) > 1 else attributes.items()
-            )
-            start(name.rpartition(" ")[2], {key.rpartition(" ")[2]: value for key, value in ordered})
-
-        def ended(name: str) -> None:
-            nonlocal depth
-            depth -= 1
-            end(name.rpartition(" ")[2])
-
-        def declared(*_: object) -> None:
-            raise Refused("declares XML entities, which no document needs")
-
-        parser.StartElementHandler, parser.EndElementHandler = started, ended
-        parser.CharacterDataHandler, parser.EntityDeclHandler = text, declared
+        # Of two attributes of one local name the one of a namespace counts: the id of a relation.
+        parser.StartElementHandler = lambda element, given: start(
+            _local(element), {_local(key): given[key] for key in sorted(given, key=_is_namespaced)} if given else given
+        )
+        parser.EndElementHandler = lambda element: end(_local(element))
+        parser.CharacterDataHandler, parser.EntityDeclHandler = text, _refuse_entity
         try:
             for block in self.blocks(name):
                 parser.Parse(block)
             parser.Parse(b"", True)
         except expat.ExpatError as error:
-            raise Refused(_DAMAGED) from error
+            raise Refused("is damaged: ask for another copy") from error
 
     def elements(self, name: str, wanted: str) -> list[Attributes]:
         """Return the attributes of all elements of this name in a part; none if there is no such part."""
         found: list[Attributes] = []
         if name in self.names:
-            self.walk(name, lambda name, given: found.append(given) if name == wanted else None, _nothing, _nothing)
+            self.walk(name, lambda element, given: found.append(given) if element == wanted else None)
         return found
 
     def related(self, name: str) -> dict[str, Attributes]:
@@ -119,10 +102,6 @@ class _Parts:
         return {
             row["Id"]: {**row, "Target": _path(folder, row["Target"])} for row in rows if {"Id", "Target"} <= row.keys()
         }
-
-
-def _nothing(_: str) -> None:
-    pass
 
 
 def _path(folder: str, target: str) -> str:
@@ -145,6 +124,8 @@ class _Text:
 
     def start(self, name: str, given: Attributes) -> None:
         self._path.append(name)
+        if len(self._path) > _DEEPEST:
+            raise Refused("is nested too deeply")
         self._unshown += name in _UNSHOWN
         if self._unshown:
             return

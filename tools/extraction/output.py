@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -37,10 +38,12 @@ def put_sections(sections: Sections) -> str:
     for number, (mark, text) in enumerate(sections):
         if number >= MOST_SECTIONS or left <= 0:
             return f"everything from {mark} on, because it is longer than can be read"
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})  # what has been read is written, late or not
         is_picture = text.endswith(PICTURE)
         text = visible(text[:left]).strip("\n")
         left -= len(text)
         put(mark=visible(mark), text=text, is_picture=is_picture)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     return "" if left > 0 else "the end, because it is longer than can be read"
 
 

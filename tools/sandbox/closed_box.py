@@ -29,7 +29,7 @@ def closed_box(
     `spare` is an open file that the launcher may read in place of a script.
     """
     python = Path(sys.executable).resolve()  # past the virtual environment, whose folder is not shown
-    words = (str(python), "-I", "-c", code, *arguments)
+    words = (str(python), "-I", "-S", "-c", code, *arguments)  # what `site` would run belongs to other programs
     if isinstance(sandbox, Bubblewrap):
         mounts = [word for path in shown for word in ("--ro-bind", str(path), str(path))]
         argv = (*replace(sandbox, python=python).outer(), *mounts, *SEAL, "--chdir", "/", "--", *words)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.core.attachments import Attachment, substitute
+from app.core.attachments import PICTURES_ONLY, Attachment, substitute
 from app.core.messages import Message
 from app.core.provider import ModelRequest, Piece, Provider, ProviderFailed, ProviderNotice
 from tools.base.patterns import lazy_pattern
@@ -124,8 +124,8 @@ class VisionFallback(Struct):
     def _must_see(self, request: ModelRequest, blind: Collection[str]) -> bool:
         """Return whether there are files of these abilities that no text may stand in for."""
         unread = [one for one in files_in(request, blind) if not one.text]
-        if all(one.about for one in unread) and can_see(self.provider, "images"):  # the pages of a PDF, one by one
-            unread = []
+        if can_see(self.provider, "images"):  # and so the pages of a PDF, which are read one by one
+            unread = [one for one in unread if one.about != PICTURES_ONLY]
         return bool(unread) and not request.describe_files
 
     def _learn(self, abilities: Collection[str], *, can_see: bool) -> None:
@@ -134,7 +134,8 @@ class VisionFallback(Struct):
 
     def _refusal(self, request: ModelRequest, blind: Collection[str], why: str = "") -> ProviderFailed:
         shown = " and ".join(SHOWN[one] for one in sorted(blind))
-        names = ", ".join(dict.fromkeys(one.file_name for one in files_in(request, blind)))
+        unread = [one for one in files_in(request, blind) if not one.text]
+        names = ", ".join(dict.fromkeys(f"{one.file_name}{one.about and f': {one.about}'}" for one in unread))
         can = sorted(set.intersection(*(set(self.models_with(one)) for one in blind)))[:MOST_NAMED]
         ask = f"ask {' or '.join(can)}" if can else "ask a model that can"
         reason = f" Its server said: {why}" if why else ""

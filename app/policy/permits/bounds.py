@@ -27,6 +27,7 @@ from parsing import Arguments
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 from tools.base.rights import Column, Risk
+from tools.base.workspace import home_of
 from tools.shell_policy.plain_commands import allowed, reads
 from tools.tool import Tool
 from tools.web import egress
@@ -201,13 +202,13 @@ def _is_below(value: str, globs: tuple[str, ...], around: Surroundings) -> bool:
     """Return True if every meaning of a path, as written and with links resolved, matches a glob."""
     if _ODD_PATH.search(value):
         return False
-    workspace, links = str(around.workspace), around.links
-    found, more = spellings((value,), workspace, links)
+    home, links = str(home_of(around.workspace)), around.links
+    found, more = spellings((value,), str(around.workspace), links)
     compiled = [PathGlob(glob) for glob in globs]
     return (
         not more
         and bool(found)
-        and all(any(glob.strength((one,), workspace, links) is Strength.CERTAIN for glob in compiled) for one in found)
+        and all(any(glob.strength((one,), home, links) is Strength.CERTAIN for glob in compiled) for one in found)
     )
 
 

@@ -19,6 +19,7 @@ from app.policy.rules.argument_facts import ArgumentFacts, facts_of_call
 from app.policy.rules.path_globs import ON_DISK, Links, PathGlob, Strength, spellings
 from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, names_match
+from tools.base.workspace import home_of
 from tools.shell_policy.command_facts import CommandFacts
 from tools.shell_policy.command_grammar import UNREAD
 from tools.shell_policy.plain_commands import Words
@@ -63,7 +64,7 @@ class CompiledRule(Struct, frozen=True):
         """True if it matches every call of its tools."""
         return not (self.paths or self.hosts or self.commands)
 
-    def strength(self, facts: ArgumentFacts, workspace: str, links: Links) -> Strength:
+    def strength(self, facts: ArgumentFacts, workspace: Path, links: Links) -> Strength:
         """Return how surely all conditions match."""
         return min(
             _of_paths(self.paths, facts, workspace, links) if self.paths else Strength.CERTAIN,
@@ -90,14 +91,14 @@ class OperatorRules(Struct, frozen=True, eq=False):  # part of the key of offere
         facts = (
             facts_of_call(tool, arguments) if arguments is not None and any(not one.is_open for one in about) else None
         )
-        found = [finding for rule in about if (finding := _finding(rule, facts, str(workspace), self.links))]
+        found = [finding for rule in about if (finding := _finding(rule, facts, workspace, self.links))]
         return next((one for one in found if one.action == DENY), found[0] if found else None)
 
 
 NO_OPERATOR_RULES = OperatorRules()
 
 
-def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str, links: Links) -> Finding | None:
+def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: Path, links: Links) -> Finding | None:
     sure = Strength.CERTAIN if rule.is_open else rule.strength(facts, workspace, links) if facts else Strength.NONE
     if sure is Strength.NONE:
         return None
@@ -109,10 +110,11 @@ def _finding(rule: CompiledRule, facts: ArgumentFacts | None, workspace: str, li
     return Finding(rule.row.action, f"A rule of this server ({rule.label}): {reason}", rule.label)
 
 
-def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: str, links: Links) -> Strength:
-    paths, more = spellings(facts.paths, workspace, links)
+def _of_paths(globs: Sequence[PathGlob], facts: ArgumentFacts, workspace: Path, links: Links) -> Strength:
+    paths, more = spellings(facts.paths, str(workspace), links)
+    home = str(home_of(workspace))
     doubted = TOO_MANY if more else facts.doubted
-    return _strongest((glob.strength(paths, workspace, links) for glob in globs), doubted=doubted)
+    return _strongest((glob.strength(paths, home, links) for glob in globs), doubted=doubted)
 
 
 def _of_hosts(patterns: Sequence[HostPattern], facts: ArgumentFacts) -> Strength:

@@ -20,6 +20,7 @@ from app.context.skills import skill_lines
 from app.context.view import Opening
 from app.core.clock import Clock
 from app.core.messages import Message
+from app.core.provider import CallForm
 from app.mcp.servers import McpServers
 from app.models.endpoints.failover import ModelRoute
 from app.provenance.quotation import of_profile, of_prompt, of_summaries
@@ -64,10 +65,11 @@ class RunTexts(Struct, frozen=True):
             secrets=self.secrets,
         )
 
-        def write(tools: Sequence[Tool], **form: Any) -> Sequence[Message]:
+        def write(tools: Sequence[Tool], *, call_form: CallForm, **form: Any) -> Sequence[Message]:
             window, share = route.known_window, self.settings.mcp_tools_share
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
-            rules = run_rules(self.facts, tools, window) if self.facts else ""
-            return fixed(tools, notes=notes, rules=rules, **form)
+            native = call_form is CallForm.NATIVE
+            rules = run_rules(self.facts, tools, window, native=native) if self.facts else ""
+            return fixed(tools, notes=notes, rules=rules, call_form=call_form, **form)
 
         return Prompt(Clock(self.settings.time_zone), lesson, write)

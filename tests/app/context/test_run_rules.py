@@ -37,8 +37,17 @@ def test_each_section_is_there_where_it_applies(facts: RunFacts, tools: list[Too
     assert shown(facts, tools) == expected
 
 
+def test_models_whose_calls_are_taught_get_less() -> None:
+    facts = RunFacts(sandbox=COMMANDS, channel="page")
+    taught, native = (run_rules(facts, list(TOOLS), LEAST_WINDOW, native=one) for one in (False, True))
+    assert COMMANDS in native and COMMANDS not in taught
+    assert taught.startswith(native.partition(COMMANDS)[0].strip()) and SHOWN["page"] in taught
+
+
 def test_an_unattended_run_does_not_wait_for_approvals() -> None:
-    attended, alone = (run_rules(RunFacts(attended=one), list(TOOLS), LEAST_WINDOW) for one in (True, False))
+    attended, alone = (
+        run_rules(RunFacts(attended=one), list(TOOLS), LEAST_WINDOW, native=True) for one in (True, False)
+    )
     assert "wait until a person approves" in attended and "No person can approve" in alone
 
 
@@ -55,9 +64,9 @@ async def test_sections_cost_what_the_table_says_and_nothing_in_a_small_window()
             facts = RunFacts(sandbox=sandbox, channel=channel)  # type: ignore[arg-type]
             for section in SECTIONS:
                 assert await tokens(section.text(facts, TOOLS)) <= section.tokens, section.name
-            whole = run_rules(facts, TOOLS, 32_768)
+            whole = run_rules(facts, TOOLS, 32_768, native=True)
             assert len(whole) <= MOST and await tokens(whole) <= 250
-            assert [run_rules(facts, TOOLS, window) for window in (4_096, 8_192)] == ["", ""]
+            assert [run_rules(facts, TOOLS, window, native=True) for window in (4_096, 8_192)] == ["", ""]
 
 
 def test_the_facts_are_those_of_the_sandbox() -> None:

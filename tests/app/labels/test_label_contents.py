@@ -8,6 +8,7 @@ import pytest
 
 from app.config.settings import load_settings
 from app.config.sources import SettingsError
+from app.core.attachments import Attachment
 from app.core.labels import LabelSource, policy_of
 from app.core.messages import Message
 from app.labels.contents import Contents
@@ -100,3 +101,9 @@ async def test_a_message_or_a_result_with_such_content_goes_to_the_allowed_endpo
         assert added(again) == [] and await one.labels(events[0]["session"]) == ["bank"]
         assert added(await one.served.chat(f"Pay {IBAN}.")) == [(["bank"], "content")]
         assert added(await one.served.chat("Hello.")) == [] and one.holds(IBAN) == ["local"]
+
+
+def test_the_text_of_a_document_counts() -> None:
+    policy = policy_of([LabelSource.model_validate({"label": "mine", "patterns": ("beeswax",)})], [])
+    file = Attachment("a" * 64, "application/pdf", 1, "a.pdf", text="of beeswax")
+    assert Contents.of(policy).labels([Message("user", "Read.", attachments=(file,))], frozenset()) == {"mine"}

@@ -130,7 +130,7 @@ MANY = dict.fromkeys(map(str, range(20_001)), "")
 
 # Name of the file, what makes it, and what has to occur in its text or in the sentence that refuses it.
 HOSTILE: dict[str, tuple[str, Callable[[], bytes], str]] = {
-    "an archive bomb": ("a.docx", lambda: docx(BLOCK * 300_000), "unpacks to more"),
+    "an archive bomb": ("a.docx", lambda: docx(BLOCK * 300_000), "the rest"),
     "a bomb behind text": ("a.docx", lambda: docx(paragraph("before it").encode() + BLOCK * 300_000), "before it"),
     "an archive in itself": ("a.docx", lambda: docx(read("memo.docx")), "damaged"),
     "entities that grow": ("a.docx", lambda: docx(paragraph("&i;"), f"{LAUGHS}]>"), "entities"),

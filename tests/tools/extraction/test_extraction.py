@@ -9,17 +9,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.documents.hostile import DOCUMENTS, HOSTILE, cut
+from tools.base.outcome import Result, ToolFailed
+from tools.catalogue import TOOLS
 from tools.extraction import documents
 from tools.extraction.documents import Extracted, UnreadableDocument, extracted
 from tools.process.command_output import output_of
 from tools.sandbox.closed_box import closed_box
 from tools.sandbox.sandbox import Bubblewrap, Landlock, NoSandbox, find_sandbox
+from tools.tool import Context, ToolList
 
 pytestmark = pytest.mark.anyio
 LONGEST_S = 60.0  # of one document, on a machine that does much else
@@ -174,3 +178,35 @@ async def test_the_reader_reaches_nothing(level: str, tmp_path: Path, monkeypatc
         command = closed_box(box, REACH, [str(tmp_path), str(server.getsockname()[1])], (), spare.fileno())
         output = await output_of(command.argv, b"document", command.env, 10_000, limits=command.limits, fds=command.fds)
     assert {name for name, reached in json.loads(output).items() if reached} == {"its input"}
+
+
+async def test_read_file_pages_documents_and_leaves_texts_as_they_are(tmp_path: Path) -> None:
+    tool = ToolList(TOOLS).by_name["read_file"]
+    for name in ("thirty-pages.pdf", "page.html", "order.eml", "receipt.pdf"):
+        (tmp_path / name).write_bytes((DOCUMENTS / name).read_bytes())
+
+    async def page(name: str, offset: int = 1, *, boxed: bool = True) -> str:
+        context = Context(tmp_path, sandbox=BOX if boxed else NoSandbox("none"), result_characters=4_000)
+        arguments = tool.with_paths({"path": name, "offset": offset}, tmp_path)
+        async with aclosing(tool.run(arguments, context)) as results:
+            return "".join([result.text async for result in results if isinstance(result, Result)])
+
+    body, offset = list[str](), 1
+    while True:
+        text = await page("thirty-pages.pdf", offset)
+        head, _, shown = text.partition("\n")
+        assert head.startswith("[thirty-pages.pdf: PDF, 30 pages, as text in ") and len(text) <= 4_000
+        lines, more, following = shown.rpartition("[Lines ")
+        body += (lines or shown).splitlines()
+        if not more:
+            break
+        offset = int(following.partition("offset=")[2].rstrip("]"))
+    whole = await extracted((DOCUMENTS / "thirty-pages.pdf").read_bytes(), "thirty-pages.pdf", BOX)
+    assert body == [line for line, _, _ in whole.lines()]
+    with pytest.raises(ToolFailed, match="has only"):
+        await page("receipt.pdf", 1_000)
+    assert (await page("page.html")).startswith("<!doctype html>"), "edit_file works on that"
+    documents._kept.clear()
+    assert "Content-Type: multipart/mixed" in await page("order.eml", boxed=False)
+    with pytest.raises(ToolFailed, match="needs a sandbox"):
+        await page("receipt.pdf", boxed=False)

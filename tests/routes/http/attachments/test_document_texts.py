@@ -77,6 +77,7 @@ async def test_pages_without_text_are_for_a_model_that_sees(tmp_path: Path) -> N
     async with asyncio.timeout(LIMIT_S), serving(tmp_path / "blind", blind := Reader(["-"])) as served:
         failed = (await served.chat([part("scan.pdf")]))[-1]
         assert (failed["code"], blind.requests) == ("no_vision", [])
+        assert "(scan.pdf: its pages are pictures without text" in failed["message"]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path / "seer", Seer([reads("scan.pdf"), "A table."])) as served:
         events = await served.chat([part("scan.pdf")])
         assert events[-1]["text"] == "A table."

@@ -14,7 +14,6 @@ import pytest
 
 from app.context.persona import SOUL, USER
 from app.context.prompt import ABOUT, IDENTITY
-from app.context.run_rules import BRIEF
 from app.core.clock import Clock
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Reply, Scripted
@@ -72,7 +71,7 @@ async def test_each_has_a_persona_of_their_own_from_the_next_run_on(tmp_path: Pa
             await served.chat()
     plain, local, ann, bob = model.prompts
     assert plain.startswith(f"{IDENTITY}\n\n")
-    rest = plain.removeprefix(IDENTITY).replace(f" {BRIEF}", "")  # a persona has a style of its own
+    rest = plain.removeprefix(IDENTITY)
     assert local == f"You are Iris.\n\n{ABOUT}Her name is Ann.{rest}"
     assert ann.startswith("You are Ann's cook.\n\nTools:") and "Iris" not in ann
     assert bob.startswith(f"{IDENTITY}\n\n{ABOUT}He is Bob.\n\nTools:")

@@ -33,6 +33,7 @@ async def test_the_state_comes_whole_and_then_by_what_has_changed(tmp_path: Path
         async with feeding(served) as feed:
             whole = (await feed.until("state")).data
             keys = {"type", "me", "server", "paused", "runs", "approvals", "jobs", "mcp", "list"}
+            keys |= {"reminders", "downloads"}
             assert whole.keys() == keys
             about = {"version", "model", "endpoint", "embedded", "sandbox", "boxed", "networked"}
             assert whole["server"].keys() == about

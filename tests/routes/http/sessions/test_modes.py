@@ -16,6 +16,7 @@ import pytest
 
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Scripted
+from app.policy.permits.bounds import Bounds, Surroundings
 from app.storage.sqlite.schema import TABLES
 from routes.deletion import end_temporary
 from tests.support.databases.postgres import DATABASES
@@ -24,6 +25,8 @@ from tests.support.server.delegating import LIMIT_S, delegates, helpers_in
 from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving
 from tests.support.terminal.terminals import terminal
+from tools.base.workspace import OwnFolder
+from tools.catalogue import TOOLS
 
 pytestmark = pytest.mark.anyio
 WRITE = tool_call("write_file", path="note.txt", content="SECRET-WORD")
@@ -44,7 +47,8 @@ def traces(folder: Path, *words: str) -> list[str]:
 async def test_a_temporary_conversation_is_not_listed_and_leaves_nothing(tmp_path: Path) -> None:
     replies = {"Ask": [WRITE, delegates("Look"), "Done.", "Again."], "Look": ["Found."]}
     async with asyncio.timeout(LIMIT_S), helpers_in(tmp_path, replies, record=True, memory=True) as served:
-        events = await served.chat("Ask about SECRET-WORD", temporary=True, workspace="new")
+        named = {"temporary": True, "workspace": "new", "conversation": "telegram:42"}
+        events = await served.chat("Ask about SECRET-WORD", **named)
         session, run = events[0]["session"], events[0]["run"]
         helper = of_kind(events, "helper.started")[0]["helper_session"]
         assert "remember" not in str(events[0]["tools"]), "no memory, in either direction"
@@ -54,8 +58,8 @@ async def test_a_temporary_conversation_is_not_listed_and_leaves_nothing(tmp_pat
         assert (folder / "note.txt").read_text() == "SECRET-WORD"
         for query in ({}, {"q": "SECRET"}, {"pinned": "true"}, {"archived": "true"}):
             assert session not in (await served.client.get("/sessions", params=query)).text
-        again = await served.chat("Ask again", session=session)
-        assert again[-1]["text"] == "Again.", "its own id works"
+        again = await served.chat("Ask again", **named)
+        assert again[0]["session"] == session and again[-1]["text"] == "Again.", "its own id and key work"
         for path, body in (
             (f"/sessions/{session}/fork", {"after": run}),
             (f"/runs/{run}/fork", {"at": 1}),
@@ -192,6 +196,22 @@ async def test_files_of_one_folder_are_out_of_reach_in_another(tmp_path: Path) -
         for path in ("../one", "/etc", "", "a/../../b", "a\0b"):
             refused = await served.client.post("/chat", json={"message": "x", "workspace": path})
             assert refused.status_code == 422 and "workspace" in refused.text, path
+
+
+async def test_rules_on_paths_hold_in_a_folder_as_in_the_whole_workspace(tmp_path: Path) -> None:
+    rule = 'tool = "*"\npaths = ["prod/**"]\naction = "deny"\nreason = "Ours."\n'
+    (tmp_path / "dragoman.toml").write_text(f"[[rules]]\n{rule}")
+    for folder, allowed in (("prod", False), ("prod/inner", False), ("other/prod", True)):
+        async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WRITE, "Done."])) as served:
+            events = await served.chat("Write", workspace=folder)
+        assert ("Ours." in str(of_kind(events, "tool.rejected"))) is not allowed, events
+        assert (tmp_path / "work" / folder / "note.txt").exists() is allowed, folder
+    write, call = next(tool for tool in TOOLS if tool.name == "write_file"), {"path": "note.txt", "content": ""}
+    covered = [
+        Bounds(paths=("note.txt",)).covers(write, call, Surroundings(one, boxed=True))
+        for one in (tmp_path, OwnFolder.below(tmp_path, "one"))
+    ]
+    assert covered == [True, False], "a permission for a file of the whole workspace is for that file alone"
 
 
 async def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
