@@ -29,7 +29,7 @@ from app.policy.approvals import CALL_ENDED, Approvals, resolution_event
 from app.policy.gate import Gate
 from app.policy.grants import grant_of
 from app.runs.agent import Agent
-from app.runs.discipline.fallback_answer import answer_of, fallback_answer
+from app.runs.discipline.fallback_answer import GO_ON, answer_of, fallback_answer
 from app.runs.discipline.run_terminals import Audience
 from app.runs.recording.recorder import StoredParts
 from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_calls
@@ -167,7 +167,7 @@ class RunTask:
             terminal = self.agent.finished("paused", self.conversation)
         except BudgetSpent as spent:
             self.log.add(Notice("budget", str(spent)))
-            terminal = self._stopped("budget")
+            terminal = self._stopped("budget", str(spent))
         except ProviderFailed as failure:
             terminal = RunFailed(failure.code, failure.message, failure.retryable)
         except RequestDenied as denied:
@@ -330,13 +330,13 @@ class RunTask:
                     await self.journal.room()
         return None
 
-    def _stopped(self, reason: str) -> RunFinished:
+    def _stopped(self, reason: str, advice: str = GO_ON) -> RunFinished:
         """The end of a run that was stopped from outside; an agent puts into words that its limits did it."""
         if reason in SPOKEN and self.conversation:
             self.conversation.settle(STOPPED)
             words = answer_of(self.conversation)
             if not words and self.agent.adds_words:
-                fallback = fallback_answer(reason, self.agent.totals, self.conversation)
+                fallback = fallback_answer(reason, self.agent.totals, self.conversation, advice=advice)
                 words = self.agent.scope.guards.plain(fallback)
                 self.conversation.append(Message("assistant", words, shown=words))
                 self.log.add(TextDelta(words))

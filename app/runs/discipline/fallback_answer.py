@@ -23,6 +23,7 @@ RULE = (
     "person's language."
 )
 ASKED = "The model ended without an answer: it is asked once more, for the answer alone."
+GO_ON = "Send a message to go on."
 # Why a run ended, to follow `I have no answer:`.
 WHY = {
     "no_answer": "the model ended without words",
@@ -49,13 +50,15 @@ async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, con
     return await side_query.ask(RULE, data, reply, totals, conversation, most_tokens=MOST_TOKENS, temperature=None)
 
 
-def fallback_answer(reason: str, totals: RunTotals, conversation: Conversation, why: str = "") -> str:
-    """Say what was done, what is missing and why, where the model gave no answer."""
+def fallback_answer(
+    reason: str, totals: RunTotals, conversation: Conversation, why: str = "", *, advice: str = GO_ON
+) -> str:
+    """Say what was done, what is missing and why, and what to do, where the model gave no answer."""
     asked = " ".join(request_of(conversation).split())
     asked = f"{asked[:MOST_REQUEST]}…" if len(asked) > MOST_REQUEST else asked
     done = ", ".join(_done(totals)) or "nothing"
     why = why or WHY.get(reason, reason.replace("_", " "))
-    return f"I have no answer: {why}. Done so far: {done}. Missing: an answer to “{asked}”. Send a message to go on."
+    return f"I have no answer: {why}. Done so far: {done}. Missing: an answer to “{asked}”. {advice}"
 
 
 def answer_of(conversation: Conversation) -> str:

@@ -244,7 +244,8 @@ async def test_a_spent_budget_ends_in_words(tmp_path: Path) -> None:
         events = await served.chat()
         await whole_history(served, events)
     reason, text = ending_of(events)
-    assert reason == "budget" and "the budget was spent" in text and text_of(events) == text
+    assert reason == "budget" and text_of(events) == text
+    assert "the budget was spent" in text and "The budget resets at" in text and "to go on" not in text
 
 
 # Messages for a run that seems to be at its end.
