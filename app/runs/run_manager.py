@@ -148,8 +148,8 @@ class RunManager:
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         if not turn.conversation:
             return await self._start_in(agent, principal, turn)
-        owned = principal.keeper, turn.conversation
-        async with self.peers.lock("conversation", "\n".join(owned)):  # two first messages begin one session
+        owned = principal.keeper, turn.conversation, principal.name
+        async with self.peers.lock("conversation", "\n".join(owned[:2])):  # two first messages begin one session
             session = await self._store.keyed_session(*owned)
             try:
                 return await self._start_in(agent, principal, replace(turn, session=session))

@@ -84,7 +84,7 @@ async def _conversation(
         return body.session, None
     if header not in (None, key):
         raise Refused(422, "invalid_request", "conversation is another one than X-Dragoman-Conversation names")
-    session = await services.store.keyed_session(principal.keeper, key)
+    session = await services.store.keyed_session(principal.keeper, key, principal.name)
     if body.session is not None and body.session != session:
         where = f"is that of session {session}" if session else "has no session yet"
         raise Refused(422, "invalid_request", f"conversation {where}, not of {body.session[:40]!a}; send one of both")
