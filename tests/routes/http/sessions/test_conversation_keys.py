@@ -93,7 +93,8 @@ async def test_two_first_messages_begin_one_session(tmp_path: Path) -> None:
 async def test_a_run_is_not_begun_in_another_session_than_it_was_composed_for(tmp_path: Path) -> None:
     """Its modes and rights would be those of no session, where another first message has made one meanwhile."""
     async with asyncio.timeout(60), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
-        services, modes = served.services, {"read_only": True, "temporary": True}
+        services = served.services
+        modes: dict[str, Any] = {"read_only": True, "temporary": True}
         composed = await services.factory.agent(LOCAL_USER, RunOptions(), None)
         await say(served, conversation=KEY, **modes)
         with pytest.raises(ConversationMoved):
