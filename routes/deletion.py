@@ -62,8 +62,11 @@ async def end_temporary(services: Services, before: float) -> None:
     for row in await services.store.temporary_sessions(before):
         if services.runs.notifier.has(row.id) or await services.runs.under_way(row.id):
             continue
-        with suppress(NotFound):
-            await delete_conversation(services, await _owner(services, row), row.id)
+        try:
+            with suppress(NotFound):
+                await delete_conversation(services, await _owner(services, row), row.id)
+        except StoreFailed as failure:  # such as a folder that cannot be used; the others go on
+            logger.warning("temporary conversation %s not deleted, retrying later: %s", row.id, failure)
 
 
 async def _owner(services: Services, row: SessionRow) -> Principal:

@@ -19,6 +19,7 @@ from app.models.scripted import Scripted
 from app.policy.permits.bounds import Bounds, Surroundings
 from app.storage.sqlite.schema import TABLES
 from routes.deletion import end_temporary
+from tests.support.access.people import bearer
 from tests.support.databases.postgres import DATABASES
 from tests.support.models.replies import bash_block, tool_call
 from tests.support.server.delegating import LIMIT_S, delegates, helpers_in
@@ -95,6 +96,23 @@ async def test_an_ordinary_conversation_of_the_same_time_stays(tmp_path: Path) -
         await end_temporary(served.services, time.time() + 3600)
         rows = (await served.client.get("/sessions")).json()["sessions"]
         assert [row["id"] for row in rows] == [kept] and "temporary" not in rows[0]
+
+
+async def test_a_folder_that_cannot_be_used_holds_up_no_other_deletion(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two."])) as served:
+        sessions = dict[str, str]()
+        for name in ("bob", "ann"):
+            served.client.headers |= await bearer(served, name)
+            sessions[name] = (await served.chat("Hello", temporary=True, workspace="new"))[0]["session"]
+        bobs = tmp_path / "work" / "people" / "bob"
+        shutil.rmtree(bobs)
+        bobs.write_text("no folder")
+        await end_temporary(served.services, time.time() + 3600)
+        rows = await served.services.store.temporary_sessions(time.time() + 3600)
+        assert [row.id for row in rows] == [sessions["bob"]]
+        bobs.unlink()
+        await end_temporary(served.services, time.time() + 3600)
+        assert await served.services.store.temporary_sessions(time.time() + 3600) == []
 
 
 async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> None:
