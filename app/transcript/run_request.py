@@ -48,6 +48,14 @@ class SessionBusy(Exception):
         self.run = run
 
 
+class ConversationMoved(Exception):
+    """The session of a conversation's key has begun or was deleted since the agent was made: `session` is it now."""
+
+    def __init__(self, session: str | None) -> None:
+        super().__init__("The conversation of the key began or was deleted at this moment. Send the request again.")
+        self.session = session
+
+
 class RunOver(Exception):
     """The run has ended; a message for it needs a new one."""
 

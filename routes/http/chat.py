@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.storage.people.members import bot_of, member_name
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
-from app.transcript.run_request import CallResult, RunRequest
+from app.transcript.run_request import CallResult, ConversationMoved, RunRequest
 from routes.access.members import CONVERSATION_HEADER, outside_name
 from routes.http.branching.branches import files_of_run
 from routes.http.session_labels import known_labels
@@ -57,7 +58,13 @@ async def chat(request: Request) -> Response:
     )
 
     async def begin() -> RunRow:
-        return await services.runs.start(await services.factory.agent(principal, body, session), principal, turn)
+        place = turn
+        while True:
+            agent = await services.factory.agent(principal, body, place.session)
+            try:
+                return await services.runs.start(agent, principal, place)
+            except ConversationMoved as moved:
+                place = replace(turn, session=moved.session)
 
     return await answered(request, begin, tied=turn.tied)
 

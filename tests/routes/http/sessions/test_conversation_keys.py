@@ -11,7 +11,10 @@ import httpx2
 import pytest
 
 from app.models.scripted import Pause, Scripted
+from app.runs.agent import Agent
+from app.runs.run_factory import RunFactory
 from tests.support.access.people import bearer
+from tests.support.models.replies import tool_call
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
@@ -128,3 +131,27 @@ async def test_a_key_holds_in_all_lanes(tmp_path: Path) -> None:
         nothing = {"model": "dragoman/agent", "messages": history}
         answer = await served.client.post("/v1/chat/completions", json=nothing, headers={HEADER: KEY})
         assert answer.status_code == 400 and "nothing new" in answer.text
+
+
+LANE_BODY = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Write"}]}
+
+
+@pytest.mark.parametrize(("path", "body"), [("/chat", {"message": "Write"}), ("/v1/chat/completions", LANE_BODY)])
+async def test_a_message_that_came_while_the_first_one_began_has_the_modes_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    write = tool_call("write_file", path="note.txt", content="x")
+    async with asyncio.timeout(60), serving(tmp_path, Scripted(["First.", write, "Done."])) as served:
+        made = RunFactory.agent
+
+        async def late(self: RunFactory, *given: Any) -> Agent:
+            agent = await made(self, *given)
+            monkeypatch.setattr(RunFactory, "agent", made)
+            first.append(session_of(await say(served, conversation=KEY, read_only=True)))
+            return agent
+
+        first = list[str]()
+        monkeypatch.setattr(RunFactory, "agent", late)
+        answer = await served.client.post(path, json=body, headers={HEADER: KEY})
+        assert [session_of(answer)] == first
+        assert not (tmp_path / "work" / "note.txt").exists()
