@@ -60,6 +60,9 @@ async def end_temporary_forever(services: Services) -> None:
 async def end_temporary(services: Services, before: float) -> None:
     """Delete the temporary conversations that were used last before then, and that nobody follows here."""
     for row in await services.store.temporary_sessions(before):
+        last = await services.store.session(row.id)  # the deletions before this one take their time
+        if last is None or last.updated >= before:
+            continue
         if services.runs.notifier.has(row.id) or await services.runs.under_way(row.id):
             continue
         try:

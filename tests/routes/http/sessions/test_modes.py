@@ -17,8 +17,11 @@ import pytest
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Scripted
 from app.policy.permits.bounds import Bounds, Surroundings
+from app.storage.principals import Principal
 from app.storage.sqlite.schema import TABLES
+from routes import deletion
 from routes.deletion import end_temporary
+from routes.services import Services
 from tests.support.access.people import bearer
 from tests.support.databases.postgres import DATABASES
 from tests.support.models.replies import bash_block, tool_call
@@ -113,6 +116,22 @@ async def test_a_folder_that_cannot_be_used_holds_up_no_other_deletion(tmp_path:
         bobs.unlink()
         await end_temporary(served.services, time.time() + 3600)
         assert await served.services.store.temporary_sessions(time.time() + 3600) == []
+
+
+async def test_one_that_is_used_while_others_are_deleted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."] * 3)) as served:
+        left = {(await served.chat("Hello", temporary=True))[0]["session"] for _ in range(2)}
+        deleting = deletion.delete_conversation
+
+        async def slowly(services: Services, principal: Principal, session: str) -> None:
+            await deleting(services, principal, session)
+            left.discard(session)
+            await served.chat("Again", session=next(iter(left)))
+
+        monkeypatch.setattr(deletion, "delete_conversation", slowly)
+        await end_temporary(served.services, time.time())
+        rows = await served.services.store.temporary_sessions(time.time() + 3600)
+        assert {row.id for row in rows} == left and len(left) == 1
 
 
 async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> None:
