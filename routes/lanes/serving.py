@@ -158,6 +158,8 @@ class Serving(Struct, frozen=True):
     async def _start_with(self, lane_request: LaneRequest, options: RunOptions) -> RunRow:
         """Raises ConversationMoved."""
         new = await self._sessions.turn(lane_request)
+        kept = {name: value for name, value in new.modes.items() if getattr(options, name) is None}
+        options = options.model_copy(update=kept)
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if new.imported:
             imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.counter.window)

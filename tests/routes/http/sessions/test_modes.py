@@ -150,6 +150,9 @@ async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> No
         assert (status, shown["temporary"], shown["read_only"], shown["workspace"]) == (200, True, True, "one")
         later = {"role": "assistant", "content": "One."}, {"role": "user", "content": "And?"}
         assert (await asked(headers, *later))[:2] == (200, session)
+        status, branch, shown = await asked({}, later[0], later[1] | {"content": "Or?"})  # from an earlier point
+        assert (status, branch != session) == (200, True)
+        assert (shown["temporary"], shown["read_only"], shown["workspace"]) == (True, True, "one")
         assert (await asked({"X-Dragoman-Read-Only": "maybe"}))[0] == 400
         assert (await asked({"X-Dragoman-Workspace": "../x"}))[0] == 400
         assert (await served.client.get("/sessions")).json()["sessions"] == []
