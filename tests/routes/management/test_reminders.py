@@ -247,6 +247,20 @@ async def test_the_tool_can_be_switched_off(tmp_path: Path, flags: dict[str, Any
     assert "manage_schedules" not in [tool["name"] for tool in tools]
 
 
+async def test_a_temporary_conversation_says_how_its_model_can_schedule(tmp_path: Path) -> None:
+    replies = [calling(**DAILY), calling(**DAILY, here=False), "Set."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
+        refused, added = of_type(await asked(served, temporary=True), "tool.finished")
+    assert not refused["ok"] and "With here: false" in refused["text"] and added["ok"]
+
+
+async def test_models_with_a_small_window_are_not_offered_the_tool(tmp_path: Path) -> None:
+    for window, offered in ((8_192, False), (16_384, True)):
+        async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."]), window=window) as served:
+            [started, *_] = await served.chat()
+        assert ("manage_schedules" in started["tools"]) is offered, window
+
+
 def test_the_machine_has_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, name in (("Asia/Tokyo", "Asia/Tokyo"), ("CET-1CEST,M3", "UTC")):
         monkeypatch.setenv("TZ", given)
