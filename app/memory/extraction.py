@@ -135,7 +135,10 @@ class Extraction(Struct):
         # No untrusted ones, which the model might take for what the person has written:
         known = [one.row.text for one in found if one.row.label_names <= labels and not one.row.untrusted]
         failed = await self._failed_calls(job.session)
-        data = {"The turn": ends_of(_as_text(turn, failed), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
+        data = {
+            "The turn": ends_of(_as_text(turn, failed), MOST_READ),
+            "Known already": "\n".join(known) or "(nothing)",
+        }
         side = self.query(await principal_named(self.store, job.owner), labels)
         conversation = self._conversation(job)
         answer = await side.ask(RULE, data, side.reply(), RunTotals(), conversation, most_tokens=MOST_TOKENS)
