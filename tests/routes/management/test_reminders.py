@@ -144,7 +144,8 @@ def off(row: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_add_asks_in_every_mode_and_a_denied_one_adds_nothing(tmp_path: Path) -> None:
-    replies = [calling(**DAILY), "Not set."] * 3 + [calling(**DAILY | {"cron": "x"}), "Wrong."]
+    wrong = calling(**DAILY | {"cron": "x"}), calling(**DAILY | {"session": "here"})
+    replies = [calling(**DAILY), "Not set."] * 3 + [wrong[0], "Wrong.", wrong[1], "Wrong."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
         for mode in ("auto", "ask", "sandboxed"):
             events = await asked(served, "deny", approval=mode)
@@ -152,6 +153,9 @@ async def test_add_asks_in_every_mode_and_a_denied_one_adds_nothing(tmp_path: Pa
         events = await asked(served, approval="auto")
         assert not of_type(events, "approval.required"), "a time that cannot be used is not asked about"
         assert "Write five fields" in of_type(events, "tool.finished")[0]["text"]
+        events = await asked(served, approval="auto")
+        assert not of_type(events, "approval.required"), "nor a field that there is not"
+        assert "add has no 'session'; it is add(" in of_type(events, "tool.finished")[0]["text"]
         assert (await served.client.get("/schedules")).json() == {"schedules": []}
 
 
