@@ -140,6 +140,7 @@ class _Transfer:
             return
         with _locked(self._part, self._notes) as part:
             await self._receive(part)
+            part.flush()
             os.fsync(part.fileno())
             await self._verify(self._part)
             self._part.replace(self._target)
