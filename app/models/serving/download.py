@@ -46,11 +46,15 @@ class DownloadLimits(Struct, frozen=True):
 
 
 class Download(Struct, kw_only=True):
-    """A download and how far it is. `checked` says by what: sha256, or only size and format."""
+    """A download and how far it is. `checked` says by what: sha256, or only size and format.
+
+    `serve` is set by any request for it: the model is served when it is there.
+    """
 
     name: str
     source: str
     folder: str
+    serve: bool = False
     state: Literal["downloading", "checking", "done", "failed", "interrupted"] = "downloading"
     bytes: int = 0
     total: int | None = None

@@ -72,6 +72,12 @@ async def test_an_answer_that_breaks_off_is_resumed(tmp_path: Path, source: str)
         assert (download.received, download.checked) == (len(CONTENT), "sha256")
 
 
+async def test_the_last_bytes_are_on_the_disk_when_the_file_is_checked(tmp_path: Path) -> None:
+    """A small last piece waits in the buffer of the file."""
+    async with hub(cuts=[len(CONTENT) - 100]) as there:
+        assert (await got(there, tmp_path))[0].read_bytes() == CONTENT
+
+
 def open_to_others(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.stat().st_mode & 0o077]
 
