@@ -4,17 +4,22 @@ import json
 import os
 import threading
 import time
-from collections import defaultdict
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 URL = os.environ.get("DRAGOMAN_URL", "http://localhost:8724")
+AWAY = (502, 503)
+UNFIT = (HTTPError, LookupError, TypeError, AttributeError, ValueError)  # of an event, as it would be again
 
 
 def fetch(url, body=None, method=None, **headers):
-    """The answer of a service as JSON, asked again while it is busy. Raises OSError, of which HTTPError is one."""
+    """The answer as JSON, asked again while the service is away or busy. Raises OSError, of which HTTPError is one.
+
+    What dragoman refuses (429, 409) is not asked again: others of the chat would wait for it.
+    """
+    again = AWAY if url.startswith(URL) else (429, *AWAY)
     for seconds in (1, 2, 4, 8, None):
         try:
             data = None if body is None else json.dumps(body).encode()
@@ -22,7 +27,7 @@ def fetch(url, body=None, method=None, **headers):
             with urlopen(request, timeout=90) as answer:
                 return json.loads(answer.read() or b"{}")
         except HTTPError as refused:
-            if refused.code not in (409, 429, 502, 503) or seconds is None:
+            if refused.code not in again or seconds is None:
                 raise
             time.sleep(min(30, float(refused.headers.get("Retry-After") or seconds)))
     return None
@@ -41,7 +46,8 @@ def serve(port, on_request):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             try:
-                status, answer = on_request(self.rfile.read(int(self.headers["Content-Length"])), self.headers)
+                length = min(int(self.headers["Content-Length"]), 1 << 20)  # a longer one is not what was signed
+                status, answer = on_request(self.rfile.read(max(0, length)), self.headers)
             except OSError:  # dragoman or the service is not reached: the service sends it again
                 status, answer = 503, {}
             self.send_response(status)
@@ -57,8 +63,7 @@ def serve(port, on_request):
 class Bot:
     def __init__(self, platform):
         self.platform, self.token = platform, f"Bearer {os.environ['DRAGOMAN_TOKEN']}"
-        self.seen, self.answered, self.followed = set(), set(), set()
-        self.chats = defaultdict(threading.Lock)
+        self.seen, self.answered, self.followed, self.lock = set(), set(), set(), threading.Lock()
 
     def send(self, path, body, member, **headers):
         headers |= {"Authorization": self.token, "X-Dragoman-Member": member}
@@ -69,19 +74,22 @@ class Bot:
 
     def handle(self, text, *, chat, member, once, say, ask):
         """Begin the run of a message, in order and once, and answer beside. Raises OSError: then send it again."""
-        if once in self.seen:
-            return None
+        with self.lock:  # a service sends a message again that is not answered at once
+            if once not in self.seen:
+                self.begin(text, chat, member, once, say, ask)
+                self.seen.add(once)
+
+    def begin(self, text, chat, member, once, say, ask):
         if text.startswith("/link "):
             linked, problem = self.send("/member-links", {"code": text[6:]}, member)
             return say(problem or f"Linked to {linked['account']}.")
         body = {"message": text, "conversation": f"{self.platform}:{chat}", "when_busy": "queue"}
+        body["channel"] = "messenger"  # plain text
         headers = {"Prefer": "respond-async", "Idempotency-Key": f"{self.platform}-{once}"}
-        with self.chats[member]:  # so that `follow` does not take this run for one that began by itself
-            begun, problem = self.send("/chat", body, member, **headers)
-            if problem:
-                return say(problem)
-            self.answered.add(begun["run"])
-        self.seen.add(once)
+        begun, problem = self.send("/chat", body, member, **headers)
+        if problem:
+            return say(problem)
+        self.answered.add(begun["run"])
         return threading.Thread(target=self.converse, args=(begun, member, say, ask), daemon=True).start()
 
     def converse(self, begun, member, say, ask):
@@ -111,7 +119,7 @@ class Bot:
                         if line.startswith(b"id: "):
                             after = line[4:].decode().strip()
                         elif line.startswith(b"data: ") and (event := json.loads(line[6:]))["type"] == "run.asked":
-                            with self.chats[member]:
+                            with self.lock:  # in which `begin` notes its own
                                 is_new = event["run"] not in self.answered
                                 self.answered.add(event["run"])
                             if is_new:
@@ -139,8 +147,10 @@ class Bot:
                             elif event["type"] in ("run.finished", "run.failed"):
                                 return say(event.get("text") or event.get("message") or f"({event['reason']})")
                             after = number
-            except HTTPError:
-                raise
+            except HTTPError as refused:
+                if refused.code not in (429, *AWAY):
+                    raise
+                time.sleep(5)
             except (OSError, HTTPException):
                 time.sleep(1)
 
