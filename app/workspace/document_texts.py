@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -58,14 +56,13 @@ async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, mo
         return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error)))
     if not document.has_text:
         return replace(file, attachment=replace(attachment, about=PICTURES_ONLY))
-    lines = [line for line, _, _ in document.lines()]
-    ends = [*accumulate(len(line) + 1 for line in lines)]
-    shown = max(1, bisect_right(ends, min(most, MOST_PLAIN) if found.is_plain else most))
+    most = min(most, MOST_PLAIN) if found.is_plain else most
+    shown, count = await asyncio.to_thread(document.fitting, most), document.line_count
     title = f"Text of {attachment.path or attachment.file_name}: {document.kind}, {document.count}"
-    if shown < len(lines):
-        title += f"; lines 1 to {shown:,} of {len(lines):,}"
+    if len(shown) < count:
+        title += f"; lines 1 to {len(shown):,} of {count:,}"
         if attachment.path:  # of a text, read_file counts the lines of the file
-            title += f"; read_file {'has all' if found.is_plain else f'from offset {shown + 1} has the others'}"
+            title += f"; read_file {'has all' if found.is_plain else f'from offset {len(shown) + 1} has the others'}"
     if document.left_out:
         title += f"; left out: {document.left_out}"
-    return replace(file, attachment=replace(attachment, text=as_data(title, "\n".join(lines[:shown]))))
+    return replace(file, attachment=replace(attachment, text=as_data(title, "\n".join(line for line, _, _ in shown))))
