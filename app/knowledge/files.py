@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
@@ -64,10 +65,11 @@ def look(workspace: Path, folders: Sequence[str]) -> Seen:
                         inner = (*parts, entry.name)
                         if _is_passed_by(inner):
                             continue
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting += [(inner, True)] if is_deep and len(parts) < DEEPEST else []
-                        elif entry.is_file(follow_symlinks=False):
-                            _add(seen, "/".join(inner), entry.stat(follow_symlinks=False))
+                        with suppress(FileNotFoundError):  # gone since it was listed
+                            if entry.is_dir(follow_symlinks=False):
+                                waiting += [(inner, True)] if is_deep and len(parts) < DEEPEST else []
+                            elif entry.is_file(follow_symlinks=False):
+                                _add(seen, "/".join(inner), entry.stat(follow_symlinks=False))
             except (FileNotFoundError, NotADirectoryError):
                 continue  # not there yet, or replaced since
             except OSError as error:
