@@ -16,6 +16,8 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 MOST = 50_000  # characters of all documents of a message; a quarter of a smaller window
 MOST_PLAIN = 8_000  # of one that tools read as it is, such as a table
+WAIT_S = 20.0  # that a message waits for the texts of all its documents
+SLOW = "reading its text takes long, which read_file does"
 
 
 async def with_texts(
@@ -26,9 +28,10 @@ async def with_texts(
     if not any(found):
         return files
     most = min(MOST, await window()) // sum(map(bool, found))  # a token has about four characters
+    until = asyncio.get_running_loop().time() + WAIT_S
     return await asyncio.gather(
         *(
-            _with_text(file, sandbox, one, most) if one else _as_it_is(file)
+            _with_text(file, sandbox, one, most, until=until) if one else _as_it_is(file)
             for file, one in zip(files, found, strict=True)
         )
     )
@@ -48,12 +51,13 @@ def _with_known(message: Message, known: Mapping[str, Attachment]) -> Message:
     return replace(message, attachments=tuple(known.get(one.sha256, one) for one in message.attachments))
 
 
-async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, most: int) -> File:
+async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, most: int, *, until: float) -> File:
     attachment = file.attachment
     try:
-        document = await extracted(file.data, attachment.name, sandbox)
-    except UnreadableDocument as error:
-        return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error)))
+        async with asyncio.timeout_at(until):
+            document = await extracted(file.data, attachment.name, sandbox)
+    except (UnreadableDocument, TimeoutError) as error:
+        return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error) or SLOW))
     if not document.has_text:
         return replace(file, attachment=replace(attachment, about=PICTURES_ONLY))
     most = min(most, MOST_PLAIN) if found.is_plain else most
