@@ -29,6 +29,7 @@ MOST_FILES = 20_000  # of one workspace
 MOST_LISTED = 50_000  # names of a folder
 MOST_BYTES = 32 << 20  # of a file
 DEEPEST = 32
+TOO_MANY = f"there are more than {MOST_FILES:,} files"
 TOO_LARGE = f"it has more than {MOST_BYTES >> 20} MB"
 
 
@@ -57,7 +58,7 @@ def look(workspace: Path, folders: Sequence[str]) -> Seen:
     if UPLOADS in folders:
         waiting.append(((), False))  # where files of messages lie
     with OpenFolders(str(workspace)) as opened:
-        while waiting:
+        while waiting and seen.problems.get("") != TOO_MANY:
             parts, is_deep = waiting.popleft()
             try:
                 with opened.open(parts) as folder, os.scandir(folder) as entries:
@@ -85,7 +86,7 @@ def _is_passed_by(parts: tuple[str, ...]) -> bool:
 
 def _add(seen: Seen, path: str, found: os.stat_result) -> None:
     if len(seen.stamps) >= MOST_FILES:
-        seen.problems[""] = f"there are more than {MOST_FILES:,} files"
+        seen.problems[""] = TOO_MANY
     elif path.isprintable():  # else it could not be cited in one line
         seen.stamps[path] = _text_of(found)
 

@@ -127,8 +127,7 @@ class CallKnowledge(Struct, frozen=True):
         read_file, path = self.gate.classification.of(READ_FILE), hit.path.removeprefix(self._prefix)
         if not isinstance(self.gate.decide(read_file, {"path": path}), Allow):
             return None
-        stamp = hit.stamp if self.own == self.workspace else ""
-        if not await asyncio.to_thread(is_unchanged, self.workspace, path, stamp, hit.digest):
+        if not await asyncio.to_thread(is_unchanged, self.workspace, path, hit.stamp, hit.digest):
             return None
         return FoundPassage(_cited(path, hit), hit.passage.text, read_file.untrusted)
 

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from app.config.folders import folder_below
 from app.core.labels import LabelRule, LabelSource, policy_of
 from app.core.rules import OperatorRule, ToolRule
-from app.knowledge import indexer
+from app.knowledge import files, indexer
 from app.knowledge.files import MOST_BYTES, UPLOADS, look
 from app.knowledge.index import KnowledgeIndex, Reach
 from app.knowledge.indexer import MOST_TEXT, Indexer, sections_of
-from app.knowledge.knowledge import CallKnowledge, Knowledge
+from app.knowledge.knowledge import MOST_LEFT_OUT, CallKnowledge, Knowledge
 from app.knowledge.passages import MOST, passages_of
 from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels
@@ -268,15 +268,42 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
     assert (found.passages, found.left_out) == ([], 1)
 
 
-async def test_the_workspace_may_be_behind_a_link(tmp_path: Path, store: Store) -> None:
+async def test_the_workspace_may_be_behind_a_link(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path, store)
     (tmp_path / "link").symlink_to(world.root)
     world.indexer.root, world.indexer.catch_up_s = tmp_path / "link", 0
     world.put(docs__a_md="dog Anna", docs__own__a_md="dog Olga")
     await world.update()
     own = folder_below(world.indexer.root, "docs/own")
+    async with asyncio.timeout(LIMIT_S):
+        while not world.index.stamps(str(world.indexer.root))["docs/own/a.md"]:  # just written
+            await world.update()
+    monkeypatch.setattr(files, "sha256", None)  # a file that has its stamp is not read again
     access = CallKnowledge(world.knowledge, Gate(ANN), own=world.indexer.root, workspace=own, session="s")
     assert [one.text for one in (await access.search("dog", (), 5)).passages] == ["dog Olga"]
+
+
+async def test_a_search_looks_at_few_files_that_have_changed(tmp_path: Path, store: Store) -> None:
+    world = World(tmp_path, store)
+    world.indexer.catch_up_s = 0
+    names = [f"docs__{number}_md" for number in range(MOST_LEFT_OUT + 20)]
+    world.put(**dict.fromkeys(names, "a dog"))
+    await world.update()
+    world.put(**dict.fromkeys(names, "a cat"))
+    assert (await world.call("dog")).left_out == MOST_LEFT_OUT
+
+
+def test_a_look_ends_where_there_are_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_FILES", 2)
+    for name in ("a", "b", "c", "d/e"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    scans, scan = list[int](), os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: scans.append(folder) or scan(folder))
+    seen = look(tmp_path, ["."])
+    assert (len(seen.stamps), [*seen.problems], len(scans)) == (2, [""], 1)
 
 
 async def test_documents_are_found_by_those_who_may_read_documents(tmp_path: Path, store: Store) -> None:
