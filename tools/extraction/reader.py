@@ -17,7 +17,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from tools.extraction.formats import BY_KIND, HEAD, MOST_BYTES, Format, format_of
-from tools.extraction.output import OutOfTime, Refused, put, put_sections
+from tools.extraction.output import ENDS, OutOfTime, Refused, put, put_sections
 
 _MEMORY = 1 << 30
 _KILLED_S = 5  # of CPU time more, when a library does not come back
@@ -93,8 +93,10 @@ def _bound(seconds: int) -> None:
         (resource.RLIMIT_FSIZE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    signal.signal(signal.SIGPROF, _end)
+    for number in ENDS:
+        signal.signal(number, _end)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 1.5 * seconds)  # where other programs take the time
 
 
 def _end(*_: object) -> None:

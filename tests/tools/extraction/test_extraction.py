@@ -190,6 +190,25 @@ async def read(workspace: Path, name: str, offset: int = 1, *, boxed: bool = Tru
         return "".join([result.text async for result in results if isinstance(result, Result)])
 
 
+SLEEPER = """
+import time
+from tools.extraction import reader
+def sections(*_):
+    yield "part 1", "kept"
+    time.sleep(60)
+reader._function = lambda _: sections
+reader._bound(1)
+reader._read(reader.BY_KIND["CSV"], b"", "")
+"""
+
+
+def test_what_was_read_is_kept_where_others_take_the_time() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SLEEPER], capture_output=True, text=True, check=True, timeout=LONGEST_S
+    )
+    assert '"kept"' in done.stdout and "took too long" in done.stdout
+
+
 TEXTS = {
     "notes.md": "A PDF begins with %PDF-1.7.\n",
     "0001-tabs.patch": f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b.org>\nDate: Mon\n\n-\t1;  \n",
