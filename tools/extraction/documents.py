@@ -29,7 +29,7 @@ from tools.sandbox.closed_box import closed_box
 from tools.sandbox.landlock import Landlock
 from tools.sandbox.sandbox import NoSandbox, Sandbox
 
-TIME_LIMIT_S = 10  # of CPU time, or half as much again of any; what is read by then is used
+TIME_LIMIT_S = 10  # of CPU time, or half as much again in all; what is read by then is used
 WAIT_S = 30.0
 MOST_AT_ONCE = max(2, os.cpu_count() or 1)
 MOST_KEPT, MOST_DOCUMENTS = 16_000_000, 100  # characters of all documents that are kept, and their number
