@@ -96,6 +96,10 @@ class View(Struct):
     def counter(self) -> TokenCounter:
         return self.model.counter
 
+    async def window(self) -> int:
+        """Return the window of the model. Raises ProviderFailed as `counter` does."""
+        return await self.counter.window()
+
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
     ) -> Fitted:
@@ -337,6 +341,10 @@ class RelayView(Struct):
     @property
     def counter(self) -> TokenCounter:
         return self.model.counter
+
+    async def window(self) -> int:
+        """Return the window of the model. Raises ProviderFailed as `counter` does."""
+        return await self.counter.window()
 
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals

@@ -529,7 +529,7 @@ async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
     if not agent.keeps_files:
         return files
     context = agent.scope.tool_context
-    return await with_texts(await placed(files, context.workspace), context.sandbox, agent.view.counter.window)
+    return await with_texts(await placed(files, context.workspace), context.sandbox, agent.view.window)
 
 
 def no_session(session: str) -> NotFound:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.core.attachments import PICTURES_ONLY, Attachment, File
 from app.core.data_delimiters import as_data
 from app.core.messages import Message
+from app.core.provider import ProviderFailed
 from tools.extraction.documents import UnreadableDocument, extracted
 from tools.extraction.formats import HEAD, Format, format_of
 from tools.sandbox.sandbox import NoSandbox, Sandbox
@@ -27,7 +28,11 @@ async def with_texts(
     found = [format_of(file.data[:HEAD], file.data[-HEAD:], file.attachment.name) for file in files]
     if not any(found):
         return files
-    most = min(MOST, await window()) // sum(map(bool, found))  # a token has about four characters
+    try:
+        most = min(MOST, await window())  # a token has about four characters
+    except ProviderFailed:  # no model may have its labels, as the run will say
+        most = MOST
+    most //= sum(map(bool, found))
     return await asyncio.gather(
         *(
             _with_text(file, sandbox, one, most) if one else _as_it_is(file)

@@ -154,7 +154,7 @@ class Serving(Struct, frozen=True):
         new = await self._sessions.turn(lane_request)
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if new.imported:
-            imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.counter.window)
+            imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.window)
             new = replace(new, imported=imported, history=with_attachments(new.history, imported))
         if lane_request.asks and new.session:
             await self._end_undecided(new.session)
@@ -191,7 +191,7 @@ class Serving(Struct, frozen=True):
         relay = self.services.factory.relay(
             self.principal, options, relayed_parameters(options, lane_request.parameters), files
         )
-        files = [*await with_texts(files, self.services.factory.sandbox, relay.view.counter.window)]
+        files = [*await with_texts(files, self.services.factory.sandbox, relay.view.window)]
         check_seen(files)
         messages = with_attachments(messages, files)
         turn = RunRequest(

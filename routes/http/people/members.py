@@ -53,7 +53,7 @@ async def list_members(request: Request) -> Response:
 
 
 async def delete_member(request: Request) -> Response:
-    """Delete a member with its conversations and memories.
+    """Delete a member with its conversations, memories and reminders.
 
     `member` is what follows the `/` in its `principal`. What runs for it ends first. Once it writes again, it begins
     anew.
@@ -70,6 +70,10 @@ async def delete_member(request: Request) -> Response:
         for session in sessions:
             await delete_conversation(services, member, session.id)
     await services.factory.memories.delete_many(row.principal, None)
+    scheduler = services.automation.scheduler
+    async with scheduler.changing:
+        for schedule in scheduler.of(row.principal):
+            await scheduler.remove(schedule, by)
     return Response(status_code=204)
 
 

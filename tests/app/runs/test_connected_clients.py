@@ -36,7 +36,7 @@ class Work:
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
 
     def at_work(self) -> set[str]:
-        return self.busy
+        return self.busy | {job.principal for job in self.jobs if job.under_way}
 
     async def cancel_of(self, principal: str, why: str) -> None:
         self.began.set()

@@ -172,7 +172,7 @@ VALUES = {
 VALUES["REAL"] = VALUES["DOUBLE PRECISION"]
 FLAGS = frozenset(
     {"enabled", "tainted", "untrusted", "everyone", "reported", "at_start", "forced", "pinned", "archived", "decides"}
-    | {"temporary"}
+    | {"temporary", "members"}
 )
 UNIQUE = frozenset({("memories", "id"), ("shares", "sha256")})  # beside the keys
 NULLS = st.sampled_from([True, False, False])

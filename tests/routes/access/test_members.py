@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.config.connection_settings import Limit
-from app.config.settings import SettingsError
+from app.config.sources import SettingsError
 from app.models.scripted import Pause, Scripted
 from app.policy.current_rights import NO_TOOL, both, principal_named
 from app.runs.composition.unattended import UnattendedRuns
@@ -381,3 +381,13 @@ async def test_what_a_bot_may_not_do_for_an_account_in_the_lanes(tmp_path: Path)
         again = await at.client.post("/v1/responses", json=asked | {"previous_response_id": first}, headers=linked)
         assert again.status_code == 400 and "no such previous response" in again.text
         assert (await at.client.get(f"/v1/responses/{first}", headers=linked)).status_code == 404
+
+
+async def test_a_deleted_member_leaves_no_reminder(tmp_path: Path) -> None:
+    async with chats(tmp_path, schedules_per_guest=2) as at:
+        await at.say(member="42")
+        wish = {"name": "r", "message": "x", "every": "1d"}
+        made = await at.ask("bot", "POST /schedules", "42", **wish)
+        assert made.status_code == 201, made.text
+        assert (await at.ask("root", "DELETE /tokens/bot/members/42")).status_code == 204
+        assert (await at.ask("bot", "GET /schedules", "42")).json()["schedules"] == []
