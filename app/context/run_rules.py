@@ -86,7 +86,7 @@ def sandbox_facts(sandbox: Sandbox | NoSandbox, time_limit_s: float) -> str:
             network = "They have no network."
     limits = sandbox.limits
     memory = f", {limits.memory_bytes >> 20} MB of memory" if limits.bounds("memory") else ""
-    python = sandbox.python.resolve().name
+    python = sandbox.python.name
     return (
         "Commands run in a sandbox: they can write to this folder and /tmp only, and nothing can be installed in the "
         f"system. {network} They have {time_limit_s:g} s{memory}, and {python}."

@@ -18,11 +18,10 @@ ETC = (
 
 
 def visible_python() -> Path:
-    """The system's python3; without one, the interpreter that runs the server, past any virtual environment."""
+    """The system's python3; without one, the interpreter that runs the server. Both past links and environments."""
     system = shutil.which("python3", path=PATH)
-    if system and _is_visible(Path(system).resolve()):
-        return Path(system)
-    return Path(sys.executable).resolve()
+    resolved = Path(system).resolve() if system else None
+    return resolved if resolved and _is_visible(resolved) else Path(sys.executable).resolve()
 
 
 def interpreter_tree(python: Path) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 SOME = [tool_call("list_files", path="."), tool_call("list_files", pattern="*"), tool_call("list_files"), "Found."]
 
 
-@pytest.mark.parametrize(("limit", "flag"), [("max_calls", "5"), ("max_tokens", "2600")])
+@pytest.mark.parametrize(("limit", "flag"), [("max_calls", "5"), ("max_tokens", "3600")])
 async def test_calls_and_tokens_of_helpers_count_for_their_run(tmp_path: Path, limit: str, flag: str) -> None:
     """A thousand rounds by helpers would be possible otherwise: their limits are not their own."""
     replies = {f"Task {number}": [*SOME] for number in range(20)}
