@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+import psutil
 import pytest
 
 from app.storage.database import DATABASE, open_store
@@ -34,6 +35,7 @@ USER = "dragoman"
 TEMPLATE = "dragoman_template"  # a database with the schema, which is copied for each test
 # A crash of the machine may cost all of it.
 QUICK = ("fsync=off", "full_page_writes=off", "autovacuum=off", "shared_buffers=32MB", "max_connections=200")
+PREFIX = "dragoman-postgres-"  # of a cluster's folder; the id of its test process follows
 MEMORY, MEMORY_NEEDED = Path("/dev/shm"), 4 * 2**30  # where clusters are, if there is as much room
 HOW = "apt-get install postgresql, and pip install asyncpg"
 
@@ -142,11 +144,20 @@ def _in_memory() -> Path | None:
     return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED else None
 
 
+def _remove_left() -> None:
+    """Remove the clusters in memory of test runs that were killed: each holds a gigabyte of it."""
+    for left in MEMORY.glob(f"{PREFIX}*"):
+        owner = left.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            subprocess.run(["rm", "-rf", left], check=True)
+
+
 @contextmanager
 def cluster(*settings: str) -> Generator[Cluster, None, None]:
     """A running cluster; `settings` are those of PostgreSQL, such as `fsync=on`."""
     require_postgres()
-    folder = Path(tempfile.mkdtemp(prefix="dragoman-postgres-", dir=_in_memory()))
+    _remove_left()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_in_memory()))
     made = Cluster(folder, *settings)
     try:
         made.make()
