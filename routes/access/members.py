@@ -16,7 +16,6 @@ from starlette.datastructures import Headers
 
 from app.policy.current_rights import RightsStore, member_principal
 from app.storage.audit import AuditRow
-from app.storage.changes import Change
 from app.storage.people.members import MemberCode, MemberLinked, MemberRow, checked_outside, member_name
 from app.storage.principals import Principal
 from app.storage.sessions import ConversationKeysForgotten
@@ -92,11 +91,17 @@ class Speakers(Struct, frozen=True):
         found = await self.store.member_code(hashed)
         if found is None or not hmac.compare_digest(found.sha256, hashed) or found.token != bot or found.expires <= now:
             await self._count_wrong(row, bot, now)
-        elif await self.store.use_code(found, _linking(row, found.account, "linked", bot)):
+        elif await self.store.use_code(found, self._linking(row, found, now)):
             return MemberRow(row.principal, bot, row.member, row.created, found.account)
         raise Refused(
             404, "no_such_code", "This code is not valid for this bot, was used, or is older than 10 minutes."
         )
+
+    def _linking(
+        self, row: MemberRow, code: MemberCode, now: float
+    ) -> list[MemberLinked | ConversationKeysForgotten | AuditRow]:
+        audit = AuditRow(now, code.account, "member", "linked", why=row.principal, by=row.token)
+        return [MemberLinked(row.principal, code.account), ConversationKeysForgotten(row.principal), audit]
 
     async def _count_wrong(self, row: MemberRow, bot: str, now: float) -> None:
         """Raises TooSoon."""
@@ -109,11 +114,6 @@ class Speakers(Struct, frozen=True):
         )
 
     async def unlink(self, row: MemberRow, by: str) -> None:
-        """Let a member be a guest again. Raises StoreFailed."""
-        await self.store.write(_linking(row, "", "unlinked", by))
-
-
-def _linking(row: MemberRow, account: str, action: str, by: str) -> list[Change]:
-    """Changes by which a member speaks for an account, or (empty) for none; its keys begin new conversations."""
-    audit = AuditRow(time.time(), account or row.account, "member", action, why=row.principal, by=by)
-    return [MemberLinked(row.principal, account), ConversationKeysForgotten(row.principal), audit]
+        """Let a member be a guest again; its keys begin new conversations. Raises StoreFailed."""
+        audit = AuditRow(time.time(), row.account, "member", "unlinked", why=row.principal, by=by)
+        await self.store.write([MemberLinked(row.principal, ""), ConversationKeysForgotten(row.principal), audit])
