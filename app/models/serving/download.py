@@ -164,8 +164,10 @@ class _Transfer:
             except (TryAgain, httpx2.HTTPError) as error:
                 failures = 1 if part.tell() > start else failures + 1
                 if failures >= self._limits.attempts:
-                    why = f"broke off {failures} times ({reason_of(error)}). Start it again to go on"
-                    raise UnfitFile(f"{self._file.name} {why}.") from error
+                    advice = "Start it again to go on"
+                    raise UnfitFile(
+                        f"{self._file.name} broke off {failures} times ({reason_of(error)}). {advice}."
+                    ) from error
                 await asyncio.sleep(self._limits.pause_s * 2**failures)
 
     async def _attempt(self, part: BinaryIO, start: int) -> None:
@@ -175,7 +177,9 @@ class _Transfer:
         async with self._client.opened(self._file.url, headers) as (response, sha256):
             self._sha256 = self._file.sha256 or sha256
             begins, size = _extent(response)
-            if begins != start:  # it has changed, or is longer than it should be
+            if (
+                begins != start
+            ):  # it is sent from its start, or not at all: it has changed, or is longer than it should be
                 part.truncate(0)
                 if begins != 0:
                     raise TryAgain("it does not go on where it ended")
@@ -183,9 +187,11 @@ class _Transfer:
             if size and size != self._size:
                 raise UnfitFile(f"{self._file.name} has {size:,} bytes, and {self._size:,} were announced.")
             etag = response.headers.get("etag", "")
-            strong = etag if etag.startswith('"') else ""  # a weak one is not for If-Range
+            known = _Notes(
+                self._download.source, etag if etag.startswith('"') else ""
+            )  # a weak one is not for If-Range
             self._notes.touch(0o600)
-            self._notes.write_bytes(msgspec.json.encode(_Notes(self._download.source, strong)))
+            self._notes.write_bytes(msgspec.json.encode(known))
             await self._write(part, response, part.seek(begins))
         if self._size and part.tell() < self._size:
             raise TryAgain("it ended early")
