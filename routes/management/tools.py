@@ -52,7 +52,7 @@ class Handler(Struct, frozen=True):
 
 def management_tools(server: Starlette, services: Services, areas: Sequence[Area] = AREAS) -> list[Tool]:
     """A tool for each area. Raises KeyError for an action whose route the server does not have."""
-    return [_tool(area, server, services) for area in areas]
+    return [_tool(area, _handlers(area, server), server, services) for area in areas]
 
 
 def reminder_tool(server: Starlette, services: Services, clock: Callable[[], float] = time.time) -> Tool:
@@ -60,7 +60,7 @@ def reminder_tool(server: Starlette, services: Services, clock: Callable[[], flo
     settings = services.settings
     reminders = Reminders(settings.time_zone or zone_of_machine(), clock)
     return msgspec.structs.replace(
-        _tool(SCHEDULES, server, services, reminders),
+        _tool(SCHEDULES, _handlers(SCHEDULES, server), server, services, reminders),
         role=Role.GUEST if settings.schedules_per_guest else Role.USER,
         approval="mode",
         untrusted=False,
@@ -82,8 +82,13 @@ def _handlers(area: Area, server: Starlette) -> list[Handler]:
     return [Handler(one, routes[one.path, one.method]) for one in area.actions]
 
 
-def _tool(area: Area, server: Starlette, services: Services, reminders: Reminders | None = None) -> Tool:
-    handlers = _handlers(area, server)
+def _tool(
+    area: Area,
+    handlers: Sequence[Handler],
+    server: Starlette,
+    services: Services,
+    reminders: Reminders | None = None,
+) -> Tool:
     by_name = {handler.action.name: handler for handler in handlers}
     fields = {name: schema for handler in handlers for name, schema in handler.fields.items()}
     actions = {"type": "string", "enum": [*by_name]}
