@@ -195,6 +195,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         speakers=services.speakers,
         header=settings.trusted_header,
         vouched=settings.vouched,
+        oidc=settings.oidc is not None,
         public_host=urlsplit(settings.public_url or "").hostname or "",
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)

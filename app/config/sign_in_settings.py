@@ -67,7 +67,7 @@ class OidcSpec(RolesSpec):
     scopes: Annotated[tuple[Word, ...], Field(max_length=32)] = ("profile", "email")  # beside openid
     name_claim: Word = "preferred_username"
     role_claim: Word = "groups"
-    domains: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
+    domains: Annotated[tuple[Annotated[Word, AfterValidator(str.lower)], ...], Field(max_length=64)] = ()
     hours: int = Field(12, ge=1, le=8760)
 
 

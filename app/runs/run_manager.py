@@ -45,6 +45,7 @@ from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
 from app.transcript.run_request import (
     MAX_LINE,
+    ConversationMoved,
     IdempotencyKey,
     NotFound,
     RunOver,
@@ -106,7 +107,8 @@ class RunManager:
     async def start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         """Begin a run, or find the one that the same key has begun, and return at once.
 
-        Raises NotFound, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, UnsafeName, StoreFailed.
+        Raises NotFound, ConversationMoved, SessionBusy, BudgetSpent, KeyReused, Paused, Stopping, UnsafeName,
+        StoreFailed.
         """
         return await self.begin_once(principal, turn.key, lambda: self._start(agent, principal, turn))
 
@@ -148,15 +150,15 @@ class RunManager:
     async def _start(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         if not turn.conversation:
             return await self._start_in(agent, principal, turn)
-        owned = principal.keeper, turn.conversation
-        async with self.peers.lock("conversation", "\n".join(owned)):  # two first messages begin one session
-            session = await self._store.keyed_session(*owned)
+        owned = principal.keeper, turn.conversation, principal.name
+        async with self.peers.lock("conversation", "\n".join(owned[:2])):  # two first messages begin one session
             try:
-                return await self._start_in(agent, principal, replace(turn, session=session))
+                if await self._store.keyed_session(*owned) == turn.session:
+                    return await self._start_in(agent, principal, turn)
             except NotFound:
-                if session is None or await self._store.keyed_session(*owned):
+                if await self._store.keyed_session(*owned):  # it was not deleted just now
                     raise
-                return await self._start_in(agent, principal, replace(turn, session=None))  # deleted just now
+            raise ConversationMoved
 
     async def _start_in(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()

@@ -63,10 +63,6 @@ class ConversationKey(Change, frozen=True):
     session: str
 
 
-class ConversationKeysForgotten(Change, frozen=True):
-    principal: str
-
-
 class MessageRow(Change, frozen=True):
     """`message` is the JSON of `app.core.messages.dump`."""
 
@@ -151,8 +147,8 @@ class SessionStore(ChangeWriter, Protocol):
     async def owner_of(self, session: str) -> str | None:
         """The principal of a session, which never changes; None if there is no such session."""
 
-    async def keyed_session(self, principal: str, key: str) -> str | None:
-        """The session of a conversation's key."""
+    async def keyed_session(self, principal: str, key: str, owner: str) -> str | None:
+        """The session of a conversation's key, if it is the owner's."""
 
     async def conversation_keys(self, sessions: Sequence[str]) -> dict[str, str]:
         """The keys of those of the sessions that have one."""

@@ -38,6 +38,10 @@ class NotFound(Exception):
     """The session or run does not exist, or belongs to another principal."""
 
 
+class ConversationMoved(Exception):
+    """The session of a conversation's key is another one by now than the run was composed for: compose it again."""
+
+
 class SessionBusy(Exception):
     """The session already has a run under way, and that one is not to be waited for, or by too many."""
 

@@ -10,10 +10,16 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 URL = os.environ.get("DRAGOMAN_URL", "http://localhost:8724")
+AWAY = (502, 503)
+UNFIT = (HTTPError, LookupError, TypeError, AttributeError, ValueError)  # of an event, as it would be again
 
 
 def fetch(url, body=None, method=None, **headers):
-    """The answer of a service as JSON, asked again while it is busy. Raises OSError, of which HTTPError is one."""
+    """The answer as JSON, asked again while the service is away or busy. Raises OSError, of which HTTPError is one.
+
+    What dragoman refuses (429, 409) is not asked again: others of the chat would wait for it.
+    """
+    again = AWAY if url.startswith(URL) else (429, *AWAY)
     for seconds in (1, 2, 4, 8, None):
         try:
             data = None if body is None else json.dumps(body).encode()
@@ -21,7 +27,7 @@ def fetch(url, body=None, method=None, **headers):
             with urlopen(request, timeout=90) as answer:
                 return json.loads(answer.read() or b"{}")
         except HTTPError as refused:
-            if refused.code not in (409, 429, 502, 503) or seconds is None:
+            if refused.code not in again or seconds is None:
                 raise
             time.sleep(min(30, float(refused.headers.get("Retry-After") or seconds)))
     return None
@@ -40,7 +46,8 @@ def serve(port, on_request):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             try:
-                status, answer = on_request(self.rfile.read(int(self.headers["Content-Length"])), self.headers)
+                length = min(int(self.headers["Content-Length"]), 1 << 20)  # a longer one is not what was signed
+                status, answer = on_request(self.rfile.read(max(0, length)), self.headers)
             except OSError:  # dragoman or the service is not reached: the service sends it again
                 status, answer = 503, {}
             self.send_response(status)
@@ -56,7 +63,7 @@ def serve(port, on_request):
 class Bot:
     def __init__(self, platform):
         self.platform, self.token = platform, f"Bearer {os.environ['DRAGOMAN_TOKEN']}"
-        self.seen = set()
+        self.seen, self.lock = set(), threading.Lock()
 
     def send(self, path, body, member, **headers):
         headers |= {"Authorization": self.token, "X-Dragoman-Member": member}
@@ -67,8 +74,12 @@ class Bot:
 
     def handle(self, text, *, chat, member, once, say, ask):
         """Begin the run of a message, in order and once, and answer beside. Raises OSError: then send it again."""
-        if once in self.seen:
-            return None
+        with self.lock:  # a service sends a message again that is not answered at once
+            if once not in self.seen:
+                self.begin(text, chat, member, once, say, ask)
+                self.seen.add(once)
+
+    def begin(self, text, chat, member, once, say, ask):
         if text.startswith("/link "):
             linked, problem = self.send("/member-links", {"code": text[6:]}, member)
             return say(problem or f"Linked to {linked['account']}.")
@@ -77,7 +88,6 @@ class Bot:
         begun, problem = self.send("/chat", body, member, **headers)
         if problem:
             return say(problem)
-        self.seen.add(once)
         return threading.Thread(target=self.answer, args=(begun["run"], member, say, ask), daemon=True).start()
 
     def answer(self, run, member, say, ask):
@@ -96,8 +106,10 @@ class Bot:
                             elif event["type"] in ("run.finished", "run.failed"):
                                 return say(event.get("text") or event.get("message") or f"({event['reason']})")
                             after = number
-            except HTTPError:
-                raise
+            except HTTPError as refused:
+                if refused.code not in (429, *AWAY):
+                    raise
+                time.sleep(5)
             except (OSError, HTTPException):
                 time.sleep(1)
 

@@ -4,21 +4,22 @@ import os
 import time
 import uuid
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.parse import quote
 
-from dragoman_bot import Bot, fetch
+from dragoman_bot import UNFIT, Bot, fetch
 
 API = f"{os.environ['MATRIX_URL']}/_matrix/client/v3"
 BEARER, ME = {"Authorization": f"Bearer {os.environ['MATRIX_TOKEN']}"}, os.environ["MATRIX_USER"]
 SINCE = Path(os.environ.get("MATRIX_SINCE", "matrix.since"))  # messages of while the bot is away come after it
 APPROVING, DENYING = "👍", "👎"
+MOST = 15_000  # characters of an event of 65,536 bytes
 bot = Bot("matrix")
 
 
 def say(room, text, **more):
-    path = f"{API}/rooms/{quote(room)}/send/m.room.message/{uuid.uuid4()}"
-    fetch(path, {"msgtype": "m.notice", "body": text[:20_000], **more}, "PUT", **BEARER)
+    for at in range(0, len(text), MOST):
+        path = f"{API}/rooms/{quote(room)}/send/m.room.message/{uuid.uuid4()}"
+        fetch(path, {"msgtype": "m.notice", "body": text[at : at + MOST], **more}, "PUT", **BEARER)
 
 
 def ask(room, text, question):
@@ -49,8 +50,8 @@ while True:
             for event in news["timeline"]["events"]:
                 try:
                     on_event(room, event)
-                except HTTPError as refused:  # by Matrix, as it would be again: a room that the bot has left
-                    print(f"not sent: {refused}", flush=True)
+                except UNFIT as refused:  # a room that the bot has left, a message of another form
+                    print(f"not answered: {refused!r}", flush=True)
         SINCE.write_text(since := synced["next_batch"])
     except OSError as problem:
         print(f"not reached, trying again: {problem}", flush=True)

@@ -18,6 +18,7 @@ bot = Bot("slack")
 
 
 def say(channel, text, **more):
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")  # no <!channel> of a model's
     for at in range(0, len(text), MOST):
         body = {"channel": channel, "text": text[at : at + MOST], **more}
         fetch(f"{API}/chat.postMessage", body, Authorization=f"Bearer {os.environ['SLACK_TOKEN']}")

@@ -2,9 +2,8 @@
 
 import os
 import time
-from urllib.error import HTTPError
 
-from dragoman_bot import Bot, fetch
+from dragoman_bot import UNFIT, Bot, fetch
 
 API = f"{os.environ.get('TELEGRAM_URL', 'https://api.telegram.org')}/bot{os.environ['TELEGRAM_TOKEN']}"
 MOST = 4000  # characters of a message
@@ -27,11 +26,11 @@ def ask(chat, text, question):
 
 def on_update(update):
     if (message := update.get("message")) and (text := message.get("text")):
-        chat = message["chat"]["id"]
+        chat, sender = message["chat"]["id"], message.get("sender_chat") or message["from"]  # who writes for a group
         bot.handle(
             text,
             chat=chat,
-            member=str(message["from"]["id"]),
+            member=str(sender["id"]),
             once=update["update_id"],
             say=lambda words: say(chat, words),
             ask=lambda words, question: ask(chat, words, question),
@@ -48,8 +47,8 @@ while True:
         for update in call("getUpdates", offset=offset, timeout=50, allowed_updates=["message", "callback_query"]):
             try:
                 on_update(update)
-            except HTTPError as refused:  # by Telegram, as it would be again: a chat that has blocked the bot
-                print(f"not sent: {refused}", flush=True)
+            except UNFIT as refused:  # a chat that has blocked the bot, a message of another form
+                print(f"not answered: {refused!r}", flush=True)
             offset = update["update_id"] + 1
     except OSError as problem:
         print(f"not reached, trying again: {problem}", flush=True)

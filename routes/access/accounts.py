@@ -75,10 +75,13 @@ def named_person(spec: TrustedHeaderSpec, scope: Scope, headers: Headers) -> Per
         raise Refused(400, "untrusted_header", f"{found[0]} is for the configured proxies only. Leave it out.")
     if len(found) > len(set(found)) or not wanted.issuperset(found):
         raise Refused(400, "untrusted_header", f"The proxy sends {found[0]} twice, or in two spellings. Correct it.")
-    name = headers.get(spec.user, "").strip()
+    try:
+        sent = (headers.get(one or "", "").encode("latin-1").decode() for one in (spec.user, spec.groups))
+        name, groups = (text.strip() for text in sent)
+    except UnicodeDecodeError:
+        raise Refused(400, "untrusted_header", f"The proxy sends {found[0]}, but not in UTF-8. Correct it.") from None
     if not name or len(name) > MOST_GIVEN or not name.isprintable():
         raise Refused(400, "untrusted_header", f"The proxy sends no name in {spec.user}. Correct it.")
-    groups = headers.get(spec.groups, "") if spec.groups else ""
     if (role := spec.role_of([one.strip() for one in groups.split(",")])) is None:
         raise Refused(403, "not_admitted", NO_ROLE)
     return Person(key_of(PROXY, name), name, role)

@@ -91,6 +91,7 @@ class Access(Struct, frozen=True):
     metrics: MetricsAccess = MetricsAccess()
     header: TrustedHeaderSpec | None = None
     vouched: bool = False  # a provider or a proxy vouches for people: then there is no local admin
+    oidc: bool = False  # without a provider the sign-ins of its people are worth nothing
     public_host: str = ""
     noted: RateLimiter = field(default_factory=RateLimiter)  # refusals in the audit, by client and altogether
 
@@ -153,7 +154,7 @@ class Access(Struct, frozen=True):
         signed_in = ""
         if given is not None:
             print_of_given = fingerprint(given)
-        elif shown and (row := await sign_in_of(self.store, shown, now)) and (self.vouched or ":" not in row.token):
+        elif shown and (row := await sign_in_of(self.store, shown, now)) and (self.oidc or ":" not in row.token):
             print_of_given, signed_in = row.token, row.id
         else:
             return None, None, ""

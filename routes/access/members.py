@@ -18,7 +18,6 @@ from app.policy.current_rights import RightsStore, member_principal
 from app.storage.audit import AuditRow
 from app.storage.people.members import MemberCode, MemberLinked, MemberRow, checked_outside, member_name
 from app.storage.principals import Principal
-from app.storage.sessions import ConversationKeysForgotten
 from app.transcript.run_request import NotFound
 from routes.access.request_rates import WRONG_CODES, Limits, Rates, check_rate
 from routes.access.token_text import fingerprint
@@ -97,11 +96,9 @@ class Speakers(Struct, frozen=True):
             404, "no_such_code", "This code is not valid for this bot, was used, or is older than 10 minutes."
         )
 
-    def _linking(
-        self, row: MemberRow, code: MemberCode, now: float
-    ) -> list[MemberLinked | ConversationKeysForgotten | AuditRow]:
+    def _linking(self, row: MemberRow, code: MemberCode, now: float) -> list[MemberLinked | AuditRow]:
         audit = AuditRow(now, code.account, "member", "linked", why=row.principal, by=row.token)
-        return [MemberLinked(row.principal, code.account), ConversationKeysForgotten(row.principal), audit]
+        return [MemberLinked(row.principal, code.account), audit]
 
     async def _count_wrong(self, row: MemberRow, bot: str, now: float) -> None:
         """Raises TooSoon."""
@@ -114,6 +111,6 @@ class Speakers(Struct, frozen=True):
         )
 
     async def unlink(self, row: MemberRow, by: str) -> None:
-        """Let a member be a guest again; its keys begin new conversations. Raises StoreFailed."""
+        """Let a member be a guest again. Raises StoreFailed."""
         audit = AuditRow(time.time(), row.account, "member", "unlinked", why=row.principal, by=by)
-        await self.store.write([MemberLinked(row.principal, ""), ConversationKeysForgotten(row.principal), audit])
+        await self.store.write([MemberLinked(row.principal, ""), audit])

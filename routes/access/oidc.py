@@ -8,6 +8,7 @@ Only tokens signed with a key of the provider's, by an asymmetric algorithm, for
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -56,6 +57,8 @@ class Provider:
         self._sender, self._secret = sender, secret
         self._metadata: tuple[float, Claims] = (-KEPT_S, {})
         self._keys: tuple[float, dict[str, PyJWK]] = (-KEPT_S, {})
+        self._keys_tried = -KEPT_S
+        self._reading_keys = asyncio.Lock()
 
     async def sign_in_url(self, state: str, nonce: str, challenge: str) -> str:
         """The provider's page for a sign-in."""
@@ -197,10 +200,13 @@ class Provider:
 
     async def _key_of(self, kid: object) -> PyJWK:
         """The key of a token; the keys are read again for an unknown one, which follows a rotation."""
-        read, keys = self._keys
-        age = time.monotonic() - read
-        if age > KEPT_S or (_chosen(keys, kid) is None and age > KEYS_EVERY_S):
-            keys = await self._read_keys()
+        async with self._reading_keys:  # strangers' tokens, too, come here
+            (read, keys), now = self._keys, time.monotonic()
+            if now - read > KEPT_S:
+                keys = {}
+            if _chosen(keys, kid) is None and now - self._keys_tried > KEYS_EVERY_S:
+                self._keys_tried = now
+                keys = await self._read_keys()
         if (key := _chosen(keys, kid)) is None:
             raise _refused("The provider's token is signed with a key that the provider does not publish.")
         return key
@@ -271,7 +277,7 @@ def _usable_keys(document: Claims) -> dict[str, PyJWK]:
         if isinstance(row, dict) and row.get("kty") in KEY_TYPES and row.get("use", "sig") == "sig":
             try:
                 keys[str(row.get("kid", number))] = jwt.PyJWK(row)
-            except jwt.PyJWTError:
+            except (jwt.PyJWTError, TypeError):
                 continue  # of a kind that is not known here
     return keys
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from app.core.rules import checked_pattern
 from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
-from app.storage.people.members import MembersUnlinked
+from app.storage.people.members import MemberCodesForgotten, MembersUnlinked
 from app.storage.people.sign_ins import SignInsEnded
 from app.storage.principals import Budget, checked_expiry, checked_name, expiry, in_use, is_lasting
 from app.storage.tokens import TokenRevoked, TokenRow, TokenStore
@@ -86,9 +86,8 @@ async def revoke_token(store: TokenStore, name: str, by: str) -> None:
         advice = "`dragoman token list` or GET /tokens lists them."
         raise Refused(404, "not_found", f"No active token is named {name[:80]!a}. {advice}")
     audit = AuditRow(now, name, "token", "revoked", why="", by=by)
-    await store.write(
-        [*(TokenRevoked(row.sha256, now) for row in theirs), SignInsEnded(name), MembersUnlinked(name), audit]
-    )
+    ends = SignInsEnded(name), MembersUnlinked(name), MemberCodesForgotten(name)
+    await store.write([*(TokenRevoked(row.sha256, now) for row in theirs), *ends, audit])
 
 
 def token_fields(row: TokenRow) -> dict[str, Any]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.storage.people.members import bot_of, member_name
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
-from app.transcript.run_request import CallResult, RunRequest
+from app.transcript.run_request import CallResult, ConversationMoved, RunRequest
 from routes.access.members import CONVERSATION_HEADER, outside_name
 from routes.http.branching.branches import files_of_run
 from routes.http.session_labels import known_labels
@@ -57,7 +59,13 @@ async def chat(request: Request) -> Response:
     )
 
     async def begin() -> RunRow:
-        return await services.runs.start(await services.factory.agent(principal, body, session), principal, turn)
+        now = turn
+        while True:
+            with suppress(ConversationMoved):
+                agent = await services.factory.agent(principal, body, now.session)
+                return await services.runs.start(agent, principal, now)
+            session, _ = await _conversation(request, services, body, principal)
+            now = replace(now, session=session)
 
     return await answered(request, begin, tied=turn.tied)
 
@@ -84,7 +92,7 @@ async def _conversation(
         return body.session, None
     if header not in (None, key):
         raise Refused(422, "invalid_request", "conversation is another one than X-Dragoman-Conversation names")
-    session = await services.store.keyed_session(principal.keeper, key)
+    session = await services.store.keyed_session(principal.keeper, key, principal.name)
     if body.session is not None and body.session != session:
         where = f"is that of session {session}" if session else "has no session yet"
         raise Refused(422, "invalid_request", f"conversation {where}, not of {body.session[:40]!a}; send one of both")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from time import time
 from typing import Any
@@ -25,7 +25,7 @@ from app.runs.connections import OpenStream
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import EventRow, RunRow
-from app.transcript.run_request import RunRequest
+from app.transcript.run_request import ConversationMoved, RunRequest
 from app.workspace.document_texts import with_attachments, with_texts
 from routes.access.members import CONVERSATION_HEADER, outside_name
 from routes.lanes.answer import Answer
@@ -132,9 +132,11 @@ class Serving(Struct, frozen=True):
                 self.services, self.principal, self._sessions, self.body.request, door=self.lane.door
             )
         start = self._start_agent if model_choice(self.body.request.model).agent else self._start_relay
-        row = await start(self.body.request)
-        self.attendance.remember(key, row)
-        return Resumed(row, 0)
+        while True:
+            with suppress(ConversationMoved):
+                row = await start(self.body.request)
+                self.attendance.remember(key, row)
+                return Resumed(row, 0)
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)

@@ -93,11 +93,14 @@ class LaneSessions(Struct, frozen=True):
 
     async def _keyed(self, turn: RunRequest, key: str) -> RunRequest:
         """Begin the run in the session of a conversation's key, which goes on from its end. Raises Refused."""
-        session = await self.store.keyed_session(self.principal.keeper, key)
+        session = await self._keyed_session(key)
         if session and turn.session != session:
             message = "The request goes on from another conversation, or has nothing new for the one of its key. "
             raise Refused(422, "invalid_request", f"{message}Send new messages, or another key.", param="conversation")
         return replace(turn, conversation=key)
+
+    async def _keyed_session(self, key: str) -> str | None:
+        return await self.store.keyed_session(self.principal.keeper, key, self.principal.name)
 
     async def _sessions(self, request: LaneRequest, names: Sequence[str]) -> list[str]:
         """Return the sessions of runs with these names, and of the run that the request names."""
@@ -198,7 +201,7 @@ class LaneSessions(Struct, frozen=True):
         if request.previous:
             return await self.previous(request.previous)
         if request.conversation:
-            session = await self.store.keyed_session(self.principal.keeper, request.conversation)
+            session = await self._keyed_session(request.conversation)
             return await self._last_asked(session) if session else None
         return await self._named(self._thread(request.thread)) if request.thread else None
 

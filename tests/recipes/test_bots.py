@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import json
 import os
-import socket
 import sys
 import threading
 import time
@@ -27,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
 from tests.support.server.approvals import WRITE
-from tests.support.server.serving import serving
+from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -61,8 +60,7 @@ class Service:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = 0  # of the bot
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def env(self) -> dict[str, str]:
@@ -108,8 +106,9 @@ class Telegram(Service):
                 self.said.put(body["text"])
         return {"ok": True, "result": True}
 
-    def deliver(self, person: str, text: str) -> dict[str, Any]:
-        update = {"message": {"chat": {"id": 7}, "from": {"id": int(person)}, "text": text}, "update_id": self.next()}
+    def deliver(self, person: str, text: str, **more: Any) -> dict[str, Any]:
+        message = {"chat": {"id": 7}, "from": {"id": int(person)}, "text": text} | more
+        update = {"message": message, "update_id": self.next()}
         self.news.put(update)
         return update
 
@@ -154,7 +153,7 @@ class Matrix(Service):
 
 class Slack(Service):
     def env(self) -> dict[str, str]:
-        return {"SLACK_URL": self.url, "SLACK_TOKEN": "t", "SLACK_SECRET": "s", "PORT": str(self.port)}
+        return {"SLACK_URL": self.url, "SLACK_TOKEN": "t", "SLACK_SECRET": "s", "PORT": "0"}
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:
         assert path == "/chat.postMessage" and body["channel"] == "C1"
@@ -190,7 +189,7 @@ class Discord(Service):
     def env(self) -> dict[str, str]:
         public = self.key.public_key().public_bytes_raw().hex()
         names = {"DISCORD_URL": self.url, "DISCORD_APPLICATION": "A", "DISCORD_PUBLIC_KEY": public}
-        return names | {"DISCORD_TOKEN": "t", "PORT": str(self.port)}
+        return names | {"DISCORD_TOKEN": "t", "PORT": "0"}
 
     def answer(self, path: str, body: dict[str, Any]) -> Any:
         if path.startswith("/webhooks/A/"):
@@ -222,7 +221,8 @@ SERVICES: dict[str, type[Service]] = {"telegram": Telegram, "slack": Slack, "dis
 
 
 @asynccontextmanager
-async def bot(name: str, env: dict[str, str], folder: Path) -> AsyncGenerator[None, None]:
+async def bot(service: Service, env: dict[str, str], folder: Path) -> AsyncGenerator[None, None]:
+    name = next(name for name, kind in SERVICES.items() if isinstance(service, kind))
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(EXAMPLES / f"{name}.py"),
@@ -232,11 +232,26 @@ async def bot(name: str, env: dict[str, str], folder: Path) -> AsyncGenerator[No
     )
     try:
         if "PORT" in env:
-            assert process.stdout and (await process.stdout.readline()).startswith(b"listening")
+            assert process.stdout
+            line = await process.stdout.readline()
+            assert line.startswith(b"listening"), line
+            service.port = int(line.split()[-1])
         yield
     finally:
         process.kill()
         await process.wait()
+
+
+@asynccontextmanager
+async def chatting(folder: Path, service: Service, replies: list[Any], **flags: Any) -> AsyncGenerator[Served, None]:
+    """A server and the bot of this service."""
+    async with asyncio.timeout(90), serving(folder, Scripted(replies, repeat=True), **flags) as served:
+        token = (await bearer(served, "bot", members=True))["authorization"].removeprefix("Bearer ")
+        env = service.env() | {"DRAGOMAN_URL": str(served.client.base_url).rstrip("/"), "DRAGOMAN_TOKEN": token}
+        async with bot(service, env, folder):
+            yield served
+    service.server.shutdown()
+    service.server.server_close()
 
 
 async def taken(queue: Queue[Any]) -> Any:
@@ -251,7 +266,7 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
         ann = await bearer(served, "ann")
         token = (await bearer(served, "bot", members=True))["authorization"].removeprefix("Bearer ")
         env = service.env() | {"DRAGOMAN_URL": str(served.client.base_url).rstrip("/"), "DRAGOMAN_TOKEN": token}
-        async with bot(name, env, tmp_path):
+        async with bot(service, env, tmp_path):
             first = await asyncio.to_thread(service.deliver, "1", "Hello")
             assert await taken(service.said) == "Hi."
             code = (await served.client.post("/member-codes", json={"bot": "bot"}, headers=ann)).json()["code"]
@@ -277,3 +292,61 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
             assert len(rows) == 1 and next(iter(keys.values())).startswith(f"{name}:")
     service.server.shutdown()
     service.server.server_close()
+
+
+async def test_events_without_what_a_bot_needs_do_not_end_it(tmp_path: Path) -> None:
+    """Members of a room can send any content; what fails is not read again and again."""
+    service = Matrix()
+    async with chatting(tmp_path, service, [["Hi."]]):
+        service._event("eve", "m.room.message", {"msgtype": "m.text"})
+        service._event("eve", "m.reaction", {"m.relates_to": {"rel_type": "m.annotation"}})
+        service._event("eve", "m.room.message", {"msgtype": "m.text", "body": ["Hello"]})
+        service._event("eve", "m.reaction", {"m.relates_to": "x"})
+        service.deliver("1", "Hello")
+        assert await taken(service.said) == "Hi."
+
+
+async def test_a_member_beyond_its_budget_holds_up_no_other(tmp_path: Path) -> None:
+    service = Telegram()
+    async with chatting(tmp_path, service, [["Hi."]], guest_budget='{"requests_per_minute": 2}'):
+        service.deliver("1", "Hello")
+        assert await taken(service.said) == "Hi."
+        for _ in range(3):
+            service.deliver("1", "Again")
+            assert "requests per minute" in await taken(service.said)
+        service.deliver("2", "Hello")
+        assert await taken(service.said) == "Hi."
+
+
+async def test_people_who_write_for_a_group_are_that_group(tmp_path: Path) -> None:
+    """Telegram gives all of them one id in `from`: they would share a member, and its memory."""
+    service = Telegram()
+    async with chatting(tmp_path, service, [["Hi."]]) as served:
+        for group in (-1001, -1002):
+            service.deliver("1087968824", "Hello", sender_chat={"id": group})
+            assert await taken(service.said) == "Hi."
+        members = await served.services.store.members("bot")
+        assert [row.member for row in members] == ["-1001", "-1002"]
+
+
+async def test_slack_gets_each_answer_once_and_no_mentions(tmp_path: Path) -> None:
+    """It sends again what is not answered within 3 seconds, here at once."""
+    service = Slack()
+    async with chatting(tmp_path, service, [["<!channel> a & b"]]):
+        event = {"type": "message", "channel": "C1", "user": "1", "text": "Hello"}
+        body = json.dumps({"type": "event_callback", "event_id": "E0", "event": event}).encode()
+        await asyncio.gather(*(asyncio.to_thread(service.sign, body) for _ in range(4)))
+        assert await taken(service.said) == "&lt;!channel&gt; a &amp; b"
+        await asyncio.to_thread(service.deliver, "2", "Hello")
+        assert await taken(service.said) == "&lt;!channel&gt; a &amp; b"
+        assert service.said.empty()
+
+
+async def test_long_answers_are_sent_whole(tmp_path: Path) -> None:
+    service = Matrix()
+    async with chatting(tmp_path, service, [["é" * 40_000]]):
+        service.deliver("1", "Hello")
+        sent = ""
+        while len(sent) < 40_000:
+            sent += await taken(service.said)
+        assert sent == "é" * 40_000

@@ -11,7 +11,7 @@ from app.replicas.peers import Refusal
 from app.storage.approvals import ApprovalRow
 from app.storage.changes import StoreFailed
 from app.transcript.inbox import InboxFull
-from app.transcript.run_request import KeyReused, NotFound, RunOver, SessionBusy, Stopping
+from app.transcript.run_request import ConversationMoved, KeyReused, NotFound, RunOver, SessionBusy, Stopping
 from app.workspace.placing import UnsafeName
 from tools.base.pause_check import Paused
 
@@ -19,7 +19,9 @@ NOT_HERE = "not_here"  # the server does not have the run: its owner has changed
 WITH_WORDS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (RunOver, NotFound, UnsafeName, NoApproval, UnfitArguments, KeyReused, Stopping)
 }
-WITHOUT: dict[str, type[Exception]] = {kind.__name__: kind for kind in (InboxFull, ApprovalExpired, Paused)}
+WITHOUT: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (InboxFull, ApprovalExpired, ConversationMoved, Paused)
+}
 CROSSING: tuple[type[Exception], ...] = (
     *WITH_WORDS.values(),
     *WITHOUT.values(),

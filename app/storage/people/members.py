@@ -70,6 +70,12 @@ class MemberCode(Change, frozen=True):
     expires: float
 
 
+class MemberCodesForgotten(Change, frozen=True):
+    """The codes of a token end: those for its account, and those for its members."""
+
+    name: str
+
+
 class MemberStore(ChangeWriter, Protocol):
     async def member(self, principal: str) -> MemberRow | None: ...
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from app.storage.changes import Change
 from app.storage.people.members import (
     MemberCode,
+    MemberCodesForgotten,
     MemberLinked,
     MemberRemoved,
     MemberRow,
@@ -32,6 +33,7 @@ WRITES: dict[type[Change], Write] = {
     MemberRemoved: delete("members", MemberRemoved),
     MembersUnlinked: write("UPDATE members SET account = '' WHERE account = ? OR token = ?", "name", "name"),
     MemberCode: upsert("member_codes", MemberCode, "account"),
+    MemberCodesForgotten: write("DELETE FROM member_codes WHERE account = ? OR token = ?", "name", "name"),
 }
 SIGN_IN = select(SignInRow, "sign_ins", "WHERE id = ?")
 SIGN_INS = select(SignInRow, "sign_ins", "ORDER BY created DESC, id")

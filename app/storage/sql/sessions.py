@@ -14,7 +14,6 @@ from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
 from app.storage.sessions import (
     ConversationKey,
-    ConversationKeysForgotten,
     MessageRow,
     ResultPart,
     ResultRow,
@@ -28,7 +27,7 @@ from app.storage.sessions import (
     UntrustedMarksForgotten,
 )
 from app.storage.sql.approvals import GRANTS
-from app.storage.sql.columns import Select, Write, delete, insert, insert_once, names, select, update, upsert, write
+from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 from app.storage.sql.runs import INBOX
 from app.storage.sql.search import by_parts, listed, without_spaces
@@ -38,8 +37,7 @@ WRITES: dict[type[Change], Write] = {
     SessionTitle: update("sessions", SessionTitle, "id"),
     SessionTools: update("sessions", SessionTools, "id"),
     SessionOptions: update("sessions", SessionOptions, "id"),
-    ConversationKey: insert_once("conversation_keys", ConversationKey, "principal", "key"),
-    ConversationKeysForgotten: delete("conversation_keys", ConversationKeysForgotten),
+    ConversationKey: upsert("conversation_keys", ConversationKey, "principal", "key"),
     MessageRow: insert("messages", MessageRow),
     # A run that was cancelled while it wrote a summary may have written it; the next run makes it again.
     SummaryRow: upsert("summaries", SummaryRow, "session", "upto"),
@@ -51,7 +49,14 @@ WRITES: dict[type[Change], Write] = {
 }
 SESSION = select(SessionRow, "sessions", "WHERE id = ?")
 OWNER = Select("SELECT principal FROM sessions WHERE id = ?", str)
-KEYED = Select("SELECT session FROM conversation_keys WHERE principal = ? AND key = ?", str)
+# A member that is linked, or is so no more, has keys of sessions that are not its own now.
+KEYED = Select(
+    """
+    SELECT session FROM conversation_keys JOIN sessions ON sessions.id = session
+    WHERE conversation_keys.principal = ? AND key = ? AND sessions.principal = ?
+    """,
+    str,
+)
 KEYS = "SELECT session, key FROM conversation_keys WHERE session IN (SELECT value FROM json_each(?)) ORDER BY key"
 TEMPORARY = select(
     SessionRow,
@@ -126,8 +131,8 @@ class SqlSessions(Rows):
             return owner
         return await self._lookup_changed(OWNER, session)  # only now: a request in a session soon reads all of it
 
-    async def keyed_session(self, principal: str, key: str) -> str | None:
-        return await self._lookup_changed(KEYED, principal, key)
+    async def keyed_session(self, principal: str, key: str, owner: str) -> str | None:
+        return await self._lookup_changed(KEYED, principal, key, owner)
 
     async def conversation_keys(self, sessions: Sequence[str]) -> dict[str, str]:
         return dict(map(tuple, await self._all(KEYS, json.dumps(list(sessions)))))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 from pydantic import Field
@@ -13,6 +15,7 @@ from app.core.strict_model import StrictModel
 from app.storage.audit import AuditRow
 from app.storage.people.members import MemberRemoved, MemberRow, bot_of
 from app.storage.principals import Principal, in_use
+from app.storage.sessions import SessionRow
 from app.transcript.run_request import NotFound, names_behind
 from routes.deletion import delete_conversation
 from routes.protocol.errors import ASCIIResponse, Refused
@@ -66,15 +69,22 @@ async def delete_member(request: Request) -> Response:
     member = Principal(row.principal, Role.GUEST)
     audit = AuditRow(time.time(), row.principal, "member", "deleted", why="", by=by)
     await services.store.write([MemberRemoved(row.principal), audit])
-    while sessions := await services.store.sessions(row.principal, PAGE):
+    while sessions := await _sessions(services, row.principal):
         for session in sessions:
-            await delete_conversation(services, member, session.id)
+            with suppress(NotFound):  # a temporary one that was over
+                await delete_conversation(services, member, session.id)
     await services.factory.memories.delete_many(row.principal, None)
     scheduler = services.automation.scheduler
     async with scheduler.changing:
         for schedule in scheduler.of(row.principal):
             await scheduler.remove(schedule, by)
     return Response(status_code=204)
+
+
+async def _sessions(services: Services, principal: str) -> list[SessionRow]:
+    """A page of the sessions of a principal, and all temporary ones. Raises StoreFailed."""
+    temporary = await services.store.temporary_sessions(inf)
+    return [*await services.store.sessions(principal, PAGE), *(row for row in temporary if row.principal == principal)]
 
 
 async def list_links(request: Request) -> Response:

@@ -150,7 +150,11 @@ async def log_out(request: Request) -> Response:
     The body is a form with `logout_token`, which the provider has signed.
     """
     services, provider = services_of(request), _provider(services_of(request))
-    form = parse_qs((await read_body(request, LOGOUT)).decode("latin-1"), max_num_fields=10)
+    sent = (await read_body(request, LOGOUT)).decode("latin-1")
+    try:
+        form = parse_qs(sent, max_num_fields=10)
+    except ValueError:
+        raise Refused(400, "invalid_request", "Send a form of 10 fields at most, with logout_token.") from None
     try:
         person, session = await provider.logged_out(form.get("logout_token", [""])[0])
     except Refused as refused:

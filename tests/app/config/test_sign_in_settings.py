@@ -40,7 +40,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str) -> None:
 
 def test_what_is_right_is_taken(tmp_path: Path) -> None:
     proxied = '[trusted_header]\nfrom = ["10.0.0.0/8", "::1"]\nroles = { staff = "guest" }\n'
-    (tmp_path / "dragoman.toml").write_text(f'{OIDC}{ADMINS}client_secret = "credential:oidc"\n{proxied}')
+    (tmp_path / "dragoman.toml").write_text(
+        f'{OIDC}{ADMINS}domains = ["Example.org"]\nclient_secret = "credential:oidc"\n{proxied}'
+    )
     settings = load_settings({}, {"HOME": str(tmp_path)}, folder=tmp_path).settings
     assert settings.vouched and settings.oidc and settings.trusted_header
     assert settings.trusted_header.user == "remote-user" and settings.oidc.hours == 12
+    assert settings.oidc.domains == ("example.org",), "addresses are compared in lower case"

@@ -72,6 +72,10 @@ async def chats(folder: Path, replies: Scripted | None = None, **flags: Any) -> 
         yield Chats(served, headers)
 
 
+def session_of(answer: httpx2.Response) -> str:
+    return str(answer.headers["x-session-id"])
+
+
 async def audit_of(at: Chats) -> list[str]:
     rows = (await at.ask("root", "GET /audit?limit=200")).json()["audit"]
     return [f"{row['principal']} {row['decision']}" for row in rows if row["action"] == "member"][::-1]
@@ -311,6 +315,35 @@ async def test_what_ends_with_an_account_a_link_or_a_bot(tmp_path: Path) -> None
         await at.link("3", account="ann")
         assert (await at.ask("root", "DELETE /tokens/ann")).status_code == 204
         assert await at.served.services.store.linked_members("ann") == []
+
+
+async def test_what_a_revoked_token_leaves_behind(tmp_path: Path) -> None:
+    """Its codes are worth nothing to a later token of the name, and the keys of its members begin new conversations."""
+    async with chats(tmp_path) as at:
+        await at.link()
+        linked = await at.say(member="42", conversation="c")
+        assert await at.owner(linked) == "ann by bot/42"
+        for revoked, members in (("ann", ("43", "44")), ("bot", ("45", "46"))):
+            stolen = await at.code()
+            assert (await at.ask("root", f"DELETE /tokens/{revoked}")).status_code == 204
+            at.headers[revoked] = await bearer(at.served, revoked, members=revoked == "bot")
+            late = await at.ask("bot", "POST /member-links", code=stolen, member=members[0])
+            assert late.status_code == 404, late.text
+            await at.link(members[1])
+        guest = await at.say(member="42", conversation="c")
+        assert await at.owner(guest) == "bot/42"
+        assert session_of(await at.say(member="42", conversation="c")) == session_of(guest) != session_of(linked)
+        await at.link()
+        assert await at.owner(await at.say(member="42", conversation="c")) == "ann by bot/42"
+
+
+async def test_a_member_is_deleted_with_its_temporary_conversations(tmp_path: Path) -> None:
+    async with chats(tmp_path) as at:
+        session = session_of(await at.say(member="42", temporary=True))
+        theirs = session_of(await at.say(member="43", temporary=True))
+        assert (await at.ask("root", "DELETE /tokens/bot/members/42")).status_code == 204
+        assert await at.served.services.store.session(session) is None
+        assert await at.served.services.store.session(theirs)
 
 
 async def test_a_run_for_an_account_goes_on_with_the_rights_of_both(tmp_path: Path) -> None:

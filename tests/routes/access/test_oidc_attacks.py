@@ -160,3 +160,38 @@ async def test_only_a_logout_token_of_the_provider_ends_sign_ins(tmp_path: Path)
             assert [await one.status(), await two.status()] == [401, 200]
             assert await log_out(issuer.signed({k: v for k, v in good.items() if k not in ("sid", "exp")})) == 200
             assert [await one.status(), await two.status()] == [401, 401]
+
+
+async def test_strangers_cannot_flood_the_provider_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Logout tokens with unknown keys cause one request for the keys in some seconds; odd forms are answered."""
+    async with asyncio.timeout(2 * LIMIT_S), fake_issuer() as issuer:
+        configure(tmp_path, issuer.url)
+        async with serving(tmp_path, Scripted([])) as served, browsing_as(served) as browser:
+
+            async def log_out(**sent: Any) -> int:
+                return (await served.client.post("/oidc/backchannel-logout", **sent)).status_code
+
+            token = jwt.encode(issuer.claims(), OTHER_KEY, "RS256", headers={"kid": "two"})
+            assert {await one for one in [log_out(data={"logout_token": token}) for _ in range(3)]} == {400}
+            several = [log_out(data={"logout_token": token}) for _ in range(20)]
+            assert set(await asyncio.gather(*several)) == {400}
+            assert issuer.keys_asked == 1
+            assert (await issuer.sign_in(browser)).status_code == 201
+            assert served.services.provider
+            served.services.provider._keys_tried -= 60  # as a minute later
+            assert set(await asyncio.gather(*(log_out(data={"logout_token": token}) for _ in range(20)))) == {400}
+            assert issuer.keys_asked == 2
+            assert await log_out(content=b"a=1&" * 20) == 400
+            assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_proxy_does_not_keep_the_sign_ins_of_a_provider_that_is_gone(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * LIMIT_S), fake_issuer() as issuer:
+        configure(tmp_path, issuer.url)
+        async with serving(tmp_path, Scripted([])) as served, browsing_as(served) as ann:
+            assert (await issuer.sign_in(ann)).status_code == 201 and await ann.status() == 200
+        lines = ['public_url = "http://localhost:1"', "[trusted_header]", 'from = ["192.0.2.7"]']
+        (tmp_path / "dragoman.toml").write_text("\n".join([*lines, 'default_role = "user"']))
+        async with serving(tmp_path, Scripted([])) as served, browsing_as(served) as again:
+            again.kept, again.here.cookies = ann.kept, ann.here.cookies
+            assert await again.status() == 401

@@ -13,7 +13,7 @@ from tests.support.access.people import LIMIT_S, answer, bearer, error_of, parse
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
-Lines = tuple[str, ...]
+Lines = tuple[str | bytes, ...]
 
 
 def configure(folder: Path, network: str) -> None:
@@ -24,14 +24,17 @@ def configure(folder: Path, network: str) -> None:
         user = "Remote-User"
         groups = "Remote-Groups"
         from = ["{network}"]
-        roles = {{ chiefs = "admin", staff = "user" }}
+        roles = {{ chiefs = "admin", staff = "user", "Küche" = "user" }}
         """
     )
 
 
-async def sent(served: Served, *lines: str, path: str = "/people", host: str = "agent.example.org") -> tuple[int, str]:
-    request = "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {host}", *lines, "Connection: close", "", ""])
-    status, _, body = parsed(await answer(port_of(served), request.encode()))
+async def sent(
+    served: Served, *lines: str | bytes, path: str = "/people", host: str = "agent.example.org"
+) -> tuple[int, str]:
+    written = [f"GET {path} HTTP/1.1", f"Host: {host}", *lines, "Connection: close", "", ""]
+    request = b"\r\n".join(line if isinstance(line, bytes) else line.encode() for line in written)
+    status, _, body = parsed(await answer(port_of(served), request))
     return status, error_of(body) if status >= 400 else ""
 
 
@@ -51,6 +54,8 @@ FROM_PROXY: dict[Lines, tuple[int, str]] = {
     ("rEMOTE_uSER: root",): (400, "untrusted_header"),
     (*CHIEF, "X-Forwarded-For: 203.0.113.9"): (200, ""),  # the address of the connection counts
     (*CHIEF, "Authorization: Bearer dgm_wrong"): (200, ""),  # a person who came by the proxy is that person
+    ("Remote-User: Änne", "Remote-Groups: Küche"): (403, "forbidden"),
+    (b"Remote-User: \xc4nne", "Remote-Groups: chiefs"): (400, "untrusted_header"),
     (*CHIEF, "Origin: https://evil.example"): (403, "wrong_origin"),
     (*CHIEF, "Sec-Fetch-Site: cross-site"): (403, "wrong_site"),
 }
@@ -66,7 +71,7 @@ async def test_a_person_is_who_the_proxy_says(tmp_path: Path) -> None:
         assert not wrong
         assert await sent(served, *CHIEF, host="evil.example") == (403, "wrong_host")  # DNS rebinding
         people = {row.name: row.role for row in await served.services.store.tokens()}
-        assert people == {"root-example.org": "admin", "ann": "user"}
+        assert people == {"root-example.org": "admin", "ann": "user", "Anne": "user"}
         token = await bearer(served, "program", "admin")  # a token without the header works as it did
         assert (await served.client.get("/people", headers=token)).status_code == 200
         # Another role at the next request; then disabled by an admin.

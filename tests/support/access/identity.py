@@ -166,6 +166,7 @@ class FakeIssuer:
     forge: Forge = lambda issuer, claims: issuer.signed(claims)
     nonce: str = ""
     iss: str | None = None  # of the answer
+    keys_asked: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def signed(self, claims: Mapping[str, Any], **header: Any) -> str:
@@ -184,7 +185,9 @@ class FakeIssuer:
         return JSONResponse({"issuer": self.url} | {k: f"{self.url}/{v}" for k, v in names.items()} | self.metadata)
 
     async def keys(self, _: Request) -> JSONResponse:
-        return JSONResponse({"keys": [self.public_jwk()]})
+        self.keys_asked += 1
+        strange = {"kty": "RSA", "kid": "strange", "alg": ["RS256"], "n": "AQ", "e": "AQ"}
+        return JSONResponse({"keys": [strange, self.public_jwk()]})
 
     async def token(self, _: Request) -> JSONResponse:
         claims = self.claims(nonce=self.nonce, groups=["staff"], preferred_username="ann")

@@ -10,7 +10,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.core.profile_spec import modes_in
 from app.models.scripted import Pause, Scripted
+from app.runs.run_options import RunOptions
+from app.storage.principals import LOCAL_USER
+from app.transcript.run_request import ConversationMoved, RunRequest
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
 
@@ -84,6 +88,26 @@ async def test_two_first_messages_begin_one_session(tmp_path: Path) -> None:
             assert {session_of(await one) for one in queued} == {session}
         many = await asyncio.gather(*(say(served, conversation="new", when_busy="queue") for _ in range(5)))
         assert len({session_of(one) for one in many}) == 1
+
+
+async def test_a_run_is_not_begun_in_another_session_than_it_was_composed_for(tmp_path: Path) -> None:
+    """Its modes and rights would be those of no session, where another first message has made one meanwhile."""
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
+        services = served.services
+        modes: dict[str, Any] = {"read_only": True, "temporary": True}
+        composed = await services.factory.agent(LOCAL_USER, RunOptions(), None)
+        await say(served, conversation=KEY, **modes)
+        with pytest.raises(ConversationMoved):
+            await services.runs.start(composed, LOCAL_USER, RunRequest("Hello", conversation=KEY))
+        answers = await asyncio.gather(*(say(served, conversation="new", when_busy="queue", **modes) for _ in range(3)))
+        assert len({session_of(one) for one in answers}) == 1
+        for answer in answers:
+            row = await services.store.run(answer.headers["x-run-id"])
+            assert row and modes_in(row.policy) == modes
+        asked = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]}
+        headers = {HEADER: "lane"}
+        several = (served.client.post("/v1/chat/completions", json=asked, headers=headers) for _ in range(3))
+        assert len({session_of(one) for one in await asyncio.gather(*several)}) == 1
 
 
 async def test_a_key_whose_session_is_deleted_begins_another(tmp_path: Path) -> None:
