@@ -60,10 +60,16 @@ async def end_temporary_forever(services: Services) -> None:
 async def end_temporary(services: Services, before: float) -> None:
     """Delete the temporary conversations that were used last before then, and that nobody follows here."""
     for row in await services.store.temporary_sessions(before):
+        last = await services.store.session(row.id)  # the deletions before this one take their time
+        if last is None or last.updated >= before:
+            continue
         if services.runs.notifier.has(row.id) or await services.runs.under_way(row.id):
             continue
-        with suppress(NotFound):
-            await delete_conversation(services, await _owner(services, row), row.id)
+        try:
+            with suppress(NotFound):
+                await delete_conversation(services, await _owner(services, row), row.id)
+        except StoreFailed as failure:  # such as a folder that cannot be used; the others go on
+            logger.warning("temporary conversation %s not deleted, retrying later: %s", row.id, failure)
 
 
 async def _owner(services: Services, row: SessionRow) -> Principal:

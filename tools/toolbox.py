@@ -200,6 +200,8 @@ class Toolbox:
             return Refuse(reason, intended=next(iter(near), ""), by=UNKNOWN_TOOL)
         decision = self._decide(tool, arguments)
         if isinstance(decision, Refuse) and not decision.only_so:
+            if any(one.name == name for one in self.offered):  # another call of it may run
+                return Refuse(f"This call of {name} is refused: {decision.reason}", by=decision.by)
             reason = f"{name} may not be used: {decision.reason} {self._what_there_is(self._near(name))}"
             return Refuse(reason, by=decision.by)
         describe_error = client_argument_error if tool.handed else argument_error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from app.budget.budgets import RequestDenied
 from app.budget.kinds import BudgetSpent
 from app.budget.side_query import DATA_RULE, SideQuery, ends_of
-from app.core.events import AgentEvent, RunFinished
+from app.core.events import AgentEvent, RunFinished, ToolFinished
 from app.core.labels import Labels
 from app.core.messages import Message, in_words
 from app.log.event_writer import EventWriter
@@ -43,6 +43,7 @@ MOST_WAITING = 1_000  # jobs; older ones are dropped
 MOST_FOUND, LONGEST = 5, 400  # memories of one turn, and characters of each
 MOST_READ = 8_000  # characters of a turn
 MOST_OF_CALL = 200  # characters of the arguments of a call
+MOST_ENDS = 500  # the last calls of a session of which is looked whether they failed
 MOST_TOKENS = 800
 PAUSE_S = 30.0  # after the store has failed
 RULE = f"""\
@@ -133,7 +134,11 @@ class Extraction(Struct):
         found = await self.memories.search(job.owner, said, MOST_FOUND, labels=labels)
         # No untrusted ones, which the model might take for what the person has written:
         known = [one.row.text for one in found if one.row.label_names <= labels and not one.row.untrusted]
-        data = {"The turn": ends_of(_as_text(turn), MOST_READ), "Known already": "\n".join(known) or "(nothing)"}
+        failed = await self._failed_calls(job.session)
+        data = {
+            "The turn": ends_of(_as_text(turn, failed), MOST_READ),
+            "Known already": "\n".join(known) or "(nothing)",
+        }
         side = self.query(await principal_named(self.store, job.owner), labels)
         conversation = self._conversation(job)
         answer = await side.ask(RULE, data, side.reply(), RunTotals(), conversation, most_tokens=MOST_TOKENS)
@@ -147,6 +152,10 @@ class Extraction(Struct):
         )
         rows = self.memories.rows_of(job.owner, drafts_in(answer.reply.shown), source)
         await self.memories.add_with(job.owner, rows, MemoryJobDone(job.run))
+
+    async def _failed_calls(self, session: str) -> frozenset[str]:
+        rows = await self.store.events_of(session, ToolFinished.type, MOST_ENDS)
+        return frozenset(end["call"] for end in (json.loads(row.data) for row in rows) if not end["ok"])
 
     def _conversation(self, job: MemoryJob) -> Conversation:
         """A conversation of nothing, under whose run the query is metered."""
@@ -162,12 +171,14 @@ def _from_the_person(turn: Sequence[Message], asked: float) -> Sequence[Message]
     return turn[first:]
 
 
-def _as_text(turn: Sequence[Message]) -> str:
-    """The words of the person and of the assistant, and its calls; results of tools are none of these."""
+def _as_text(turn: Sequence[Message], failed: Container[str]) -> str:
+    """The words of the person and of the assistant, its calls and which of them failed; results are none of these."""
     lines = list[tuple[str, str]]()
     for one in turn:
         lines.append(("Person", in_words(one)) if one.role == "user" else ("Assistant", one.shown or ""))
-        lines += [("Call", f"{call.name} {json.dumps(call.arguments)[:MOST_OF_CALL]}") for call in one.calls]
+        for call in one.calls:
+            source = "Call that failed" if call.id in failed else "Call"
+            lines.append((source, f"{call.name} {json.dumps(call.arguments)[:MOST_OF_CALL]}"))
     return "\n\n".join(f"{source}: {text}" for source, text in lines if text)
 
 

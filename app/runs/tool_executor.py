@@ -52,7 +52,7 @@ from app.runs.tool_call import Outcome, PermittedCall, Siblings, ToolCall
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client, handed_event
 from app.transcript.conversation import Conversation
-from app.transcript.right_form import right_form
+from app.transcript.right_form import as_command, right_form
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT
@@ -235,9 +235,8 @@ class ToolExecutor(Struct):
         tool = self.scope.toolbox.tool(name)
         if tool is None or isinstance(self.scope.gate.decide(tool), Refuse):
             return ""
-        return right_form(
-            call.id, call.dialect, self.scope.call_form(), tool.name, tool.parameters, given=call.arguments
-        )
+        given = as_command(call.name, call.arguments)
+        return right_form(call.id, call.dialect, self.scope.call_form(), tool.name, tool.parameters, given=given)
 
     def _normalised(self, call: AskedCall) -> AskedCall:
         """The call that the gate decides on, people see and the tool gets, whatever door it came through."""

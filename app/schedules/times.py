@@ -125,6 +125,8 @@ def jitter(schedule: str, due: float, jitter_s: float) -> float:
 
     They follow from the schedule and the time, so that a restart puts it off by as much.
     """
+    if not jitter_s:  # of most, all of which are looked at with each change of one
+        return 0.0
     digest = hashlib.sha256(f"{schedule}\n{due:.6f}".encode()).digest()
     return jitter_s * (int.from_bytes(digest[:6]) / (1 << 48))
 

@@ -24,7 +24,7 @@ def absolute(text: str, zone: str, now: float) -> str:
 
     A time of day without a day is the next one. Raises UnfitTime for an unknown zone.
     """
-    here, said = datetime.fromtimestamp(now, zone_named(zone)), text.strip()[:LONGEST]
+    here, said = datetime.fromtimestamp(now // 1, zone_named(zone)), text.strip()[:LONGEST]
     if found := _IN.fullmatch(said):
         seconds = sum(int(number) * SECONDS[unit.lower()] for number, unit in _PART.findall(found[1]))
         return _written(now + seconds, zone)

@@ -8,6 +8,7 @@ so it is known to be ours (`without_right_form`), and a call like it is no quota
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ MARK = '\n\n[The right form, in place of call "{call}":]\n'
 PLACEHOLDERS: Mapping[str, Any] = {
     "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}, "null": None,
 }  # fmt: skip
+SEARCHES = ("grep", "rg", "ripgrep")  # tools of other programs that are a command here
 
 
 def right_form(call: str, dialect: str, form: CallForm, name: str, schema: Schema, *, given: Arguments) -> str:
@@ -41,6 +43,15 @@ def right_form(call: str, dialect: str, form: CallForm, name: str, schema: Schem
 def without_right_form(text: str, call: str | None) -> str:
     """Return the answer to a call without the example that we have put below it."""
     return text.partition(MARK.format(call=call))[0] if call else text
+
+
+def as_command(called: str, given: Arguments) -> Arguments:
+    """Return the arguments, for a call of grep with the command that it means."""
+    if called.casefold() not in SEARCHES or not isinstance(pattern := given.get("pattern"), str):
+        return given
+    path = given.get("path")
+    words = ["grep", "-rnE", "-e", pattern, "--", path if isinstance(path, str) and path else "."]
+    return {"command": shlex.join(words), **given}
 
 
 def example_arguments(schema: Schema, given: Arguments) -> Arguments:

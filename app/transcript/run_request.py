@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
+from app.core.profile_spec import NOTHING_SET
 from app.core.spans import SourceKind
 from app.storage.changes import Change
 from app.storage.people.members import bot_of
@@ -159,6 +160,7 @@ class RunRequest(Struct, frozen=True):
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
     `conversation`: the session is the one of this key of the client's, which a new one gets.
+    `modes` are those of the conversation that a new session goes on from.
     `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
     where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
     """
@@ -192,6 +194,7 @@ class RunRequest(Struct, frozen=True):
     new_session: str = ""
     parked: bool = False
     conversation: str = ""
+    modes: Mapping[str, Any] = NOTHING_SET
 
     @property
     def has_message(self) -> bool:

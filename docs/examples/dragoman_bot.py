@@ -84,6 +84,7 @@ class Bot:
             linked, problem = self.send("/member-links", {"code": text[6:]}, member)
             return say(problem or f"Linked to {linked['account']}.")
         body = {"message": text, "conversation": f"{self.platform}:{chat}", "when_busy": "queue"}
+        body["channel"] = "messenger"  # plain text
         headers = {"Prefer": "respond-async", "Idempotency-Key": f"{self.platform}-{once}"}
         begun, problem = self.send("/chat", body, member, **headers)
         if problem:

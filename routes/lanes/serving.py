@@ -142,6 +142,8 @@ class Serving(Struct, frozen=True):
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
         options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.given)
         new = await self._sessions.turn(lane_request)
+        kept = {name: value for name, value in new.modes.items() if getattr(options, name) is None}
+        options = options.model_copy(update=kept)
         agent = await self.services.factory.agent(self.principal, options, new.session)
         if new.imported:
             imported = await with_texts(new.imported, self.services.factory.sandbox, agent.view.window)

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from app.core.attachments import Attachment, File
 from app.core.events import TextDelta
 from app.core.messages import AskedCall, Message
+from app.core.profile_spec import NOTHING_SET, modes_in
 from app.storage.changes import StoreFailed
 from app.storage.files.reading import Files
 from app.storage.principals import Principal
@@ -259,8 +260,13 @@ class LaneSessions(Struct, frozen=True):
 
     async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
         earlier = await self.history(run.id)
-        turn = _begun(new, files)
-        return replace(turn, history=[*earlier.history, *turn.history], imported=[*earlier.imported, *turn.imported])
+        turn, origin = _begun(new, files), await self.store.session(run.session)
+        return replace(
+            turn,
+            history=[*earlier.history, *turn.history],
+            imported=[*earlier.imported, *turn.imported],
+            modes=modes_in(origin.options) if origin else NOTHING_SET,
+        )
 
     async def _files_of(self, messages: Iterable[Message]) -> list[File]:
         """The stored files that messages refer to; one that is gone is left out."""

@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from app.core.clock import known_zone
+from app.core.profile_spec import TEMPORARY as TEMPORARY_MODE
+from app.core.profile_spec import modes_in
 from app.schedules.times import KINDS, Timetable, UnfitTime, checked
 from app.schedules.words import absolute, in_words
 from app.storage.schedules import NEW
@@ -34,6 +36,9 @@ LOOKS = ("list", "show", "triggers")
 HERE, ZONE = "here", "time_zone"
 LOCALTIME = Path("/etc/localtime")
 TAINTED = "This conversation holds untrusted text, so the schedule can only answer here: leave out here."
+TEMPORARY = (
+    "This conversation is temporary, so nothing can answer here later. With here: false a new one is begun for it."
+)
 OF_NO_PERSON = "A run that no person has begun adds no schedules. Say in your answer what should be scheduled."
 
 
@@ -84,6 +89,8 @@ class Reminders(Struct, frozen=True):
             return OF_NO_PERSON
         if arguments.get(HERE) is not True and await store.tainted(context.session):
             return TAINTED
+        if arguments.get(HERE) is True and TEMPORARY_MODE in modes_in(row.policy):
+            return TEMPORARY
         try:
             self._timetable(arguments)
         except UnfitTime as unfit:

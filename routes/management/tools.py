@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,7 +28,7 @@ from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.services import Services
 from tools.base.outcome import Progress, Result
-from tools.base.rights import Risk, Role
+from tools.base.rights import OutboundEffect, Risk, Role
 from tools.catalogue import LARGE_WINDOW
 from tools.tool import Context, Tool
 
@@ -59,13 +60,21 @@ def reminder_tool(server: Starlette, services: Services, clock: Callable[[], flo
     """The tool for the schedules of each person. Its calls ask by what they do, and `add` always."""
     settings = services.settings
     reminders = Reminders(settings.time_zone or zone_of_machine(), clock)
+    handlers = _handlers(SCHEDULES, server)
+    by_name = {handler.action.name: handler for handler in handlers}
+
+    def leaves(arguments: Arguments, folder: Path) -> OutboundEffect | None:
+        """Ask about no call that its own run refuses."""
+        handler = by_name.get(str(arguments.get(ACTION)))
+        return None if handler is None or _unfit(handler, arguments) else reminders.leaves(arguments, folder)
+
     return msgspec.structs.replace(
-        _tool(SCHEDULES, _handlers(SCHEDULES, server), server, services, reminders),
+        _tool(SCHEDULES, handlers, server, services, reminders),
         role=Role.GUEST if settings.schedules_per_guest else Role.USER,
         approval="mode",
         untrusted=False,
         normalise=reminders.normalise,
-        leaves=reminders.leaves,
+        leaves=leaves,
         loses_nothing=reminders.loses_nothing,
         local_time=True,
     )
@@ -126,15 +135,14 @@ def _run(
 ) -> Run:
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         handler = handlers[arguments[ACTION]]  # an action of the schema, which was checked
-        given = {name: value for name, value in arguments.items() if name != ACTION}
-        wrong = _unfit(handler, given)
+        wrong = _unfit(handler, arguments)
         if not wrong and reminders:
             wrong = await reminders.objection(arguments, context, services.store)
         if wrong:
             yield Result(ok=False, text=wrong)
             return
         principal = await principal_named(services.store, context.principal)
-        response = await _answer(handler, given, principal, server, context.session)
+        response = await _answer(handler, arguments, principal, server, context.session)
         text = bytes(response.body).decode()
         names = services.settings.label_policy.names
         labels = shown_labels(text, names) if labelled else ()
@@ -165,7 +173,7 @@ def _unfit(handler: Handler, given: Arguments) -> str:
     """Return what is wrong with the fields of a call; the handler checks their values."""
     if missing := [name for name in handler.needed if not given.get(name)]:
         return f"{handler.action.name} needs {', '.join(missing)}."
-    if unknown := [name for name in given if name not in handler.fields]:
+    if unknown := [name for name in given if name != ACTION and name not in handler.fields]:
         return f"{handler.action.name} has no {', '.join(map(ascii, unknown[:5]))}; it is {_described(handler)}."
     return ""
 

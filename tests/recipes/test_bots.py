@@ -23,6 +23,7 @@ from urllib.request import Request, urlopen
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from app.context.run_rules import SHOWN
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
 from tests.support.server.approvals import WRITE
@@ -269,6 +270,7 @@ async def test_a_bot_in_its_chat(tmp_path: Path, name: str) -> None:
         async with bot(service, env, tmp_path):
             first = await asyncio.to_thread(service.deliver, "1", "Hello")
             assert await taken(service.said) == "Hi."
+            assert SHOWN["messenger"] in provider.requests[0].opening()[0].text
             code = (await served.client.post("/member-codes", json={"bot": "bot"}, headers=ann)).json()["code"]
             await asyncio.to_thread(service.deliver, "1", f"/link {code}")
             assert await taken(service.said) == "Linked to ann."

@@ -100,6 +100,10 @@ class Seals(Struct, frozen=True):
 
     def _clean(self, links: frozenset[str]) -> None:
         """Remove what commands and seals left that a program would obey. What cannot be removed stays."""
+        try:
+            os.close(open_workspace(self.workspace))
+        except OSError:
+            return  # a link in its place, and what lies behind that is not of these commands
         git = self.workspace / _GIT
         with suppress(OSError):
             for left in _links(git) - links:

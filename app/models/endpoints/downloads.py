@@ -55,6 +55,7 @@ class Downloads:
             name = wanted.name or plan.name
             await ServedModels(self._store, self._settings).check_name(name)
             if same := [one for one in self._all.values() if one.name in self._tasks and one.source == plan.source]:
+                same[0].serve |= serve
                 return same[0].fields()
             if name in self._tasks or len(self._tasks) >= AT_ONCE:
                 running = ", ".join(self._tasks)
@@ -64,12 +65,13 @@ class Downloads:
             await self._store.write([audit(name, "download started", by, plan.source)])
             others = [one for one in self._all.values() if one.state != "done" and one.source != plan.source]
             self._all = {one.name: one for one in others}
-            download = self._all[name] = Download(name=name, source=plan.source, folder=plan.folder, total=plan.size)
-            work = self._run(plan, download, wanted, by, serve=serve)
+            download = Download(name=name, source=plan.source, folder=plan.folder, serve=serve, total=plan.size)
+            self._all[name] = download
+            work = self._run(plan, download, wanted, by)
             self._tasks[name] = asyncio.create_task(work, name=f"download {name}")
         return download.fields()
 
-    async def _run(self, plan: Plan, download: Download, wanted: ServingOptions, by: str, *, serve: bool) -> None:
+    async def _run(self, plan: Plan, download: Download, wanted: ServingOptions, by: str) -> None:
         from app.models.endpoints.served_models import ServedModels
         from app.models.serving.catalogue import header_of
         from app.models.serving.download import fetch
@@ -79,7 +81,7 @@ class Downloads:
             client, limits = fetching(self._settings)
             row = await models.add(await fetch(client, plan, self._folder, limits, download), wanted, by)
             download.model = f"{row.name}/{header_of(row).name}"
-            if serve:
+            if download.serve:
                 await models.serve(row.name, by)
             download.state = "done"
         except (UnfitFile, TooLittleMemory, UnknownServedModel, ReadOnlyEndpoint, StoreFailed) as failure:

@@ -29,6 +29,7 @@ from tools.base.patterns import lazy_pattern
 from tools.web.bodies import reason_of
 
 PART, NOTES = ".part", ".part.json"
+HASHED_AT_ONCE = 8 << 20
 _RANGE = lazy_pattern(r"bytes (\d{1,15})-\d{1,15}/(?:(\d{1,15})|\*)")
 
 
@@ -45,11 +46,15 @@ class DownloadLimits(Struct, frozen=True):
 
 
 class Download(Struct, kw_only=True):
-    """A download and how far it is. `checked` says by what: sha256, or only size and format."""
+    """A download and how far it is. `checked` says by what: sha256, or only size and format.
+
+    `serve` is set by any request for it: the model is served when it is there.
+    """
 
     name: str
     source: str
     folder: str
+    serve: bool = False
     state: Literal["downloading", "checking", "done", "failed", "interrupted"] = "downloading"
     bytes: int = 0
     total: int | None = None
@@ -136,7 +141,7 @@ class _Transfer:
             return
         with _locked(self._part, self._notes) as part:
             await self._receive(part)
-            os.fsync(part.fileno())
+            await asyncio.to_thread(_flush, part)
             await self._verify(self._part)
             self._part.replace(self._target)
 
@@ -177,9 +182,7 @@ class _Transfer:
         async with self._client.opened(self._file.url, headers) as (response, sha256):
             self._sha256 = self._file.sha256 or sha256
             begins, size = _extent(response)
-            if (
-                begins != start
-            ):  # it is sent from its start, or not at all: it has changed, or is longer than it should be
+            if begins != start:  # it is sent from its start, or not at all: it has changed, or is too long
                 part.truncate(0)
                 if begins != 0:
                     raise TryAgain("it does not go on where it ended")
@@ -187,9 +190,7 @@ class _Transfer:
             if size and size != self._size:
                 raise UnfitFile(f"{self._file.name} has {size:,} bytes, and {self._size:,} were announced.")
             etag = response.headers.get("etag", "")
-            known = _Notes(
-                self._download.source, etag if etag.startswith('"') else ""
-            )  # a weak one is not for If-Range
+            known = _Notes(self._download.source, etag if etag.startswith('"') else "")  # If-Range takes no weak one
             self._notes.touch(0o600)
             self._notes.write_bytes(msgspec.json.encode(known))
             await self._write(part, response, part.seek(begins))
@@ -226,10 +227,12 @@ class _Transfer:
     async def _verify(self, path: Path) -> None:
         """Compare the file with what the hub says of it; one that differs is deleted. Raises UnfitFile."""
         self._download.state = "checking"
-        if self._sha256 and await asyncio.to_thread(_sha256_of, path) != self._sha256:
+        differs = bool(self._sha256) and await _sha256_of(path) != self._sha256
+        self._download.state = "downloading"
+        if differs:
             await asyncio.to_thread(path.unlink)
             raise UnfitFile(f"{self._file.name} has not the checksum that its hub names, and was deleted. Try again.")
-        self._download.state, self._download.checked = "downloading", "sha256" if self._sha256 else "size and format"
+        self._download.checked = "sha256" if self._sha256 else "size and format"
 
 
 @contextmanager
@@ -260,6 +263,15 @@ def _extent(response: httpx2.Response) -> tuple[int, int | None]:
     return (int(found[1]), int(found[2]) if found[2] else None) if found else (-1, None)
 
 
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _flush(part: BinaryIO) -> None:
+    part.flush()  # the last piece may lie in the buffer
+    os.fsync(part.fileno())
+
+
+async def _sha256_of(path: Path) -> str:
+    """Hash a file in pieces, so that a download that is cancelled leaves no thread behind that reads on."""
+    digest = hashlib.sha256()
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while piece := await asyncio.to_thread(file.read, HASHED_AT_ONCE):
+            await asyncio.to_thread(digest.update, piece)
+    return digest.hexdigest()

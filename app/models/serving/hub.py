@@ -29,7 +29,7 @@ from tools.web.public_hosts import HostRefused, OwnAddresses, Resolve, allowed_a
 from tools.web.url_target import PORTS, parsed, same_origin, shown
 
 MAX_REDIRECTS = 5
-MOST_LISTED_BYTES = 16 << 20
+MOST_LISTED_BYTES = 2 << 20  # a page of the hub's list has 1,000 files; it is decoded in the event loop
 MOST_NAMED = 40
 PLAN_S = 60.0
 TIMEOUT = httpx2.Timeout(60.0, connect=15.0)
@@ -202,11 +202,11 @@ class HubClient:
                     yield response, sha256
                     return
                 url = _parsed(response.headers["location"], url)
-        raise UnfitFile(f"{shown(url)} redirects more than {MAX_REDIRECTS} times. Use another address.")
+        raise UnfitFile(f"{_public(url)} redirects more than {MAX_REDIRECTS} times. Use another address.")
 
     async def _check(self, url: httpx2.URL) -> Sequence[Address]:
         if url.scheme != "https" and not _is_of(self._hub, url):
-            raise UnfitFile(f"{shown(url)} is not encrypted: models are fetched over https only.")
+            raise UnfitFile(f"{_public(url)} is not encrypted: models are fetched over https only.")
         try:
             host, port = host_name(url.raw_host.decode("ascii")), url.port or PORTS[url.scheme]
             private = (f"{host}:{port}",) if _is_of(self._hub, url) else ()
@@ -227,17 +227,22 @@ def _is_of(hub: httpx2.URL, url: httpx2.URL) -> bool:
     return url.scheme == hub.scheme and same_origin(hub, url)
 
 
+def _public(url: httpx2.URL) -> str:
+    """Shorten a URL for a message, without its query: that can be a signature or a key."""
+    return shown(url.copy_with(query=None, fragment=None))
+
+
 def _check_status(url: httpx2.URL, status: int) -> None:
     if status in (200, 206, 416):
         return
     if status in (408, 429) or status >= 500:
         raise TryAgain(f"{shown(url.host)} answers {status}: try again later.")
-    raise UnfitFile(f"{shown(url)} answers {status}: {_ADVICE.get(status, 'use another address')}.")
+    raise UnfitFile(f"{_public(url)} answers {status}: {_ADVICE.get(status, 'use another address')}.")
 
 
 def check_magic(start: bytes, url: httpx2.URL) -> None:
     if start[: len(MAGIC)] != MAGIC:
-        raise UnfitFile(f"{shown(url)} is no GGUF file: it does not begin with GGUF. Use the address of such a file.")
+        raise UnfitFile(f"{_public(url)} is no GGUF file: it does not begin with GGUF. Use the address of such a file.")
 
 
 def _clean(text: str) -> str:

@@ -26,6 +26,7 @@ from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import ALL, RunRow
 from app.transcript.run_request import (
+    HELPER,
     SENT_BY,
     UNASKED,
     IdempotencyKey,
@@ -65,7 +66,7 @@ class UnattendedRuns(Struct, frozen=True):
 
     async def _check_room(self, principal: Principal) -> None:
         """Raises BudgetSpent if as many runs as may be are active that no person has requested."""
-        active = sum(has_mark(row, UNASKED) for row in await self.factory.runs.of(principal.name))
+        active = sum(_is_background(row) for row in await self.factory.runs.of(principal.name))
         if active >= (most := self.factory.settings.max_background_runs):
             message = f"{principal.name} has {active} active background runs and may have {most} (max_background_runs)."
             raise BudgetSpent("runs", message, time.time() + SOON_S)
@@ -121,6 +122,11 @@ class UnattendedRuns(Struct, frozen=True):
             return await self.factory.agent(principal, options, session)
         except UNFIT as unfit:
             raise NotFound(str(unfit)) from unfit
+
+
+def _is_background(row: RunRow) -> bool:
+    """Return True for a run that neither a person nor the call of another run has begun; those have other limits."""
+    return has_mark(row, UNASKED) and not has_mark(row, HELPER) and not has_mark(row, SENT_BY)
 
 
 def stored_options(policy: str) -> RunOptions:

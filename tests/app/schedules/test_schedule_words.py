@@ -29,7 +29,11 @@ SAID = [
 def test_a_time_as_people_say_it_becomes_a_date_with_an_offset_once(said: str, expected: str) -> None:
     made = absolute(said, BERLIN, SUNDAY)
     assert made == expected
+    if ":" in said:
+        assert absolute(said, BERLIN, SUNDAY + 0.7) == expected, "on the minute, whenever it is said"
     assert absolute(made, BERLIN, SUNDAY + HOUR) == made
+    if said != "14:28":
+        assert absolute(said, BERLIN, SUNDAY - 0.3) == made, "a part of a second makes no other time"
 
 
 WORDS = [

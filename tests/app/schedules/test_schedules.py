@@ -26,7 +26,7 @@ from app.storage.runs import RunRow
 from app.storage.schedules import OccurrenceOfRun, OccurrenceRow, ScheduleMoved, ScheduleRow
 from app.storage.sqlite.store import SQLiteStore
 from app.storage.tokens import TokenRevoked, TokenRow
-from app.transcript.run_request import NotFound, RunRequest, SessionBusy, sender_of
+from app.transcript.run_request import NotFound, ParentRun, RunRequest, SessionBusy, sender_of
 from routes.deletion import delete_conversation
 from routes.services import Services, open_services
 from tests.support.server.serving import chosen, settings_in
@@ -450,6 +450,22 @@ async def test_housekeeping_keeps_a_conversation_with_a_time_to_come(tmp_path: P
         await one.at(NOON + 61)
         assert await one.store.forget_before(later, 0) == 1
         assert await one.store.session(session) is None and await one.store.schedules() == []
+
+
+async def test_runs_that_calls_have_begun_are_no_background_runs(tmp_path: Path) -> None:
+    over = asyncio.Event()
+    async with timed(tmp_path, Scripted([[Pause(over), "Yes."]] * 3), max_background_runs="1") as one:
+        principal = await principal_named(one.store, "local")
+        helper = RunRequest("Help.", asked=False, helper_of=ParentRun("ses_1", "run_1", "call_1", 1))
+        for turn in (helper, RunRequest("Hello.", asked=False, sent_by="ses_1")):
+            agent = await one.services.factory.agent(principal, RunOptions())
+            await one.services.runs.start(agent, principal, turn)
+        await one.add()
+        one.clock.now = NOON + DAY
+        await one.scheduler.look()
+        over.set()
+        [done] = await one.store.occurrences(DAILY.id)
+        assert done.outcome == "started"
 
 
 async def test_background_runs_have_a_limit_of_their_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from app.core.messages import Message
 from app.core.provider import CallForm, Piece, TextChunk
 from app.models.scripted import Reply, Scripted
 from app.provenance.quotation import source_of
-from app.transcript.right_form import MARK, example_arguments, right_form, without_right_form
+from app.transcript.right_form import MARK, as_command, example_arguments, right_form, without_right_form
 from parsing import Call, Parser
 from tests.support.parsing.forms import SINGLE, WRITERS
 from tests.support.server.serving import serving
@@ -83,6 +83,20 @@ async def test_the_shown_form_is_a_call_of_its_own_and_no_quotation(tmp_path: Pa
 )
 def test_what_fits_stays_in_the_example(tool: str, given: dict[str, Any], shown: dict[str, Any]) -> None:
     assert example_arguments(SCHEMAS[tool], given) == shown
+
+
+@pytest.mark.parametrize(
+    ("called", "given", "command"),
+    [
+        ("grep", {"pattern": "TODO|it's", "path": "src dir"}, """grep -rnE -e 'TODO|it'"'"'s' -- 'src dir'"""),
+        ("Grep", {"pattern": "x; rm -rf /"}, "grep -rnE -e 'x; rm -rf /' -- ."),
+        ("rg", {"pattern": "x", "path": 3, "command": "rg x"}, "rg x"),
+        ("grep", {"pattern": 3}, "COMMAND"),
+        ("find", {"pattern": "x"}, "COMMAND"),
+    ],
+)
+def test_a_search_is_shown_as_its_command(called: str, given: dict[str, Any], command: str) -> None:
+    assert example_arguments(SCHEMAS["bash"], as_command(called, given)) == {"command": command}
 
 
 def test_a_choice_is_one_of_the_choices() -> None:

@@ -144,7 +144,8 @@ def off(row: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_add_asks_in_every_mode_and_a_denied_one_adds_nothing(tmp_path: Path) -> None:
-    replies = [calling(**DAILY), "Not set."] * 3 + [calling(**DAILY | {"cron": "x"}), "Wrong."]
+    wrong = calling(**DAILY | {"cron": "x"}), calling(**DAILY | {"session": "here"})
+    replies = [calling(**DAILY), "Not set."] * 3 + [wrong[0], "Wrong.", wrong[1], "Wrong."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
         for mode in ("auto", "ask", "sandboxed"):
             events = await asked(served, "deny", approval=mode)
@@ -152,6 +153,9 @@ async def test_add_asks_in_every_mode_and_a_denied_one_adds_nothing(tmp_path: Pa
         events = await asked(served, approval="auto")
         assert not of_type(events, "approval.required"), "a time that cannot be used is not asked about"
         assert "Write five fields" in of_type(events, "tool.finished")[0]["text"]
+        events = await asked(served, approval="auto")
+        assert not of_type(events, "approval.required"), "nor a field that there is not"
+        assert "add has no 'session'; it is add(" in of_type(events, "tool.finished")[0]["text"]
         assert (await served.client.get("/schedules")).json() == {"schedules": []}
 
 
@@ -245,6 +249,20 @@ async def test_the_tool_can_be_switched_off(tmp_path: Path, flags: dict[str, Any
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([]), **flags) as served:
         tools = (await served.client.get("/tools")).json()["tools"]
     assert "manage_schedules" not in [tool["name"] for tool in tools]
+
+
+async def test_a_temporary_conversation_says_how_its_model_can_schedule(tmp_path: Path) -> None:
+    replies = [calling(**DAILY), calling(**DAILY, here=False), "Set."]
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(replies)) as served:
+        refused, added = of_type(await asked(served, temporary=True), "tool.finished")
+    assert not refused["ok"] and "With here: false" in refused["text"] and added["ok"]
+
+
+async def test_models_with_a_small_window_are_not_offered_the_tool(tmp_path: Path) -> None:
+    for window, offered in ((8_192, False), (16_384, True)):
+        async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hello."]), window=window) as served:
+            [started, *_] = await served.chat()
+        assert ("manage_schedules" in started["tools"]) is offered, window
 
 
 def test_the_machine_has_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:

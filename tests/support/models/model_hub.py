@@ -31,6 +31,7 @@ class Hub:
     status: list[int] = field(default_factory=list)  # of the next answers
     held_at: int | None = None  # the byte at which answers go no further
     held: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # what is held breaks off
     endless: bool = False
     move_to: str = "/cdn"
     server: Upstream = field(default_factory=Upstream)
@@ -96,7 +97,12 @@ class Hub:
             await writer.drain()
         if self.held_at and end == self.held_at:
             self.held.set()
-            await hang(reader, writer)
+            waits = [asyncio.create_task(hang(reader, writer)), asyncio.create_task(self.released.wait())]
+            ended, others = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for other in others:
+                other.cancel()
+            for one in ended:
+                await one
         if end < len(content):
             writer.close()
 

@@ -17,6 +17,7 @@ from tests import ROOT
 from tests.support.sandbox.jobs import end_of, opened, started, until
 from tests.support.sandbox.sealing import NEEDED, bash, boxed, git, repository, state, told, workspace
 from tools.base.outcome import Result
+from tools.base.workspace import OwnFolder
 from tools.sandbox.sandbox import Bubblewrap
 from tools.sandbox.sealed_paths import Seals
 
@@ -164,3 +165,18 @@ def test_what_a_killed_server_left_is_removed_by_the_next_command(repository: Pa
     assert {path.name for path in repository.iterdir()} == {".git", "file", "here"}
     assert not os.path.lexists(repository / ".git/FETCH_HEAD") and not (repository / ".git/commondir").exists()
     assert git(repository, "status", "--short") == "?? here"
+
+
+def test_nothing_is_removed_behind_a_link_in_the_place_of_an_own_folder(tmp_path: Path) -> None:
+    home, other = tmp_path.resolve() / "work", tmp_path / "other"
+    for folder in (home / "one", other):
+        for name in ("objects", "refs"):
+            (folder / ".git" / name).mkdir(parents=True)
+        (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (link := other / ".git" / "packed-refs").symlink_to("/dev/null")
+    seals = Seals(OwnFolder.below(home, "one"))
+    held = seals.begin()
+    (home / "one").rename(home / "two")
+    (home / "one").symlink_to(other)
+    seals.end(held)
+    assert link.is_symlink()

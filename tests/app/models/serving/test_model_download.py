@@ -49,6 +49,20 @@ async def test_a_model_is_fetched_checked_and_not_fetched_again(tmp_path: Path) 
         assert (await got(there, tmp_path))[0].read_bytes() == CONTENT
 
 
+async def test_a_last_piece_that_is_smaller_than_a_buffer_is_checked_too(tmp_path: Path) -> None:
+    async with hub(CONTENT[:3_000]) as there:
+        path, download = await got(there, tmp_path)
+        assert (path.read_bytes(), download.checked) == (CONTENT[:3_000], "sha256")
+
+
+async def test_messages_do_not_name_the_query_of_a_url(tmp_path: Path) -> None:
+    async with hub(status=[403], move_to="/cdn") as there:
+        for source in (f"{there.url}/{REPO}/resolve/main/{FILE}?key=SECRET", f"{there.url}/none.gguf?key=SECRET"):
+            with pytest.raises(UnfitFile) as failed:
+                await got(there, tmp_path, source)
+            assert "answers 40" in str(failed.value) and "SECRET" not in str(failed.value)
+
+
 @pytest.mark.parametrize("source", [f"hf:{REPO}", f"{{}}/{REPO}/resolve/main/{FILE}", f"{{}}/{REPO}/blob/main/{FILE}"])
 async def test_an_answer_that_breaks_off_is_resumed(tmp_path: Path, source: str) -> None:
     async with hub(cuts=[*([len(CONTENT)] * ("{}" in source)), 300_000, 500_000]) as there:
@@ -56,6 +70,12 @@ async def test_an_answer_that_breaks_off_is_resumed(tmp_path: Path, source: str)
         assert path.read_bytes() == CONTENT
         assert there.sent_from[-2:] == ["bytes=300000-", "bytes=500000-"]
         assert (download.received, download.checked) == (len(CONTENT), "sha256")
+
+
+async def test_the_last_bytes_are_on_the_disk_when_the_file_is_checked(tmp_path: Path) -> None:
+    """A small last piece waits in the buffer of the file."""
+    async with hub(cuts=[len(CONTENT) - 100]) as there:
+        assert (await got(there, tmp_path))[0].read_bytes() == CONTENT
 
 
 def open_to_others(folder: Path) -> list[Path]:

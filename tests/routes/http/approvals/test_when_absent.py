@@ -60,7 +60,11 @@ async def test_where_nobody_will_come_what_asks_is_refused_at_once(tmp_path: Pat
     assert again.scope.gate.policy.unattended == "when_absent: deny"
     assert events[0]["limits"]["when_absent"] == "deny"
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
-    assert "This run does not ask for approval (when_absent: deny)." in rejected["reason"]
+    about, others = rejected["reason"].split("This run does not ask for approval (when_absent: deny).")
+    if approval == "ask":  # in which it is not offered at all
+        assert about.startswith("write_file may not be used: ") and others == " There are: read_file, list_files."
+    else:
+        assert about.startswith("This call of write_file is refused: ") and not others
     assert "approval.required" not in {event["type"] for event in events} and events[-1]["reason"] == "answered"
     assert not (tmp_path / "work" / ".git").exists()
     told = provider.requests[-1].messages

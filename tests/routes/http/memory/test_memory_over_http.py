@@ -206,16 +206,17 @@ async def test_a_turn_is_read_once_after_its_end(tmp_path: Path) -> None:
 
 
 async def test_the_work_of_a_turn_is_read_for_events_and_lessons(tmp_path: Path) -> None:
-    """A run that ran out of rounds has a lesson to give, too; results of tools are not read."""
+    """A run that ran out of rounds has a lesson to give, too; of results only that they failed is read."""
     lessons = [{"kind": "lesson", "text": "Use make, not sh."}, {"kind": "event", "text": "Built the site."}]
     call = '```bash\n{"command": "printf resu; printf lt"}\n```'
-    model = Scripted([call, "I stop here.", json.dumps(lessons)])
+    model = Scripted(['```bash\n{"command": "sh build; exit 3"}\n```', call, "I stop here.", json.dumps(lessons)])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model, memory=True, memory_extraction=True) as served:
-        events = await served.chat("Build it.", max_rounds=1, approval="auto")
+        events = await served.chat("Build it.", max_rounds=2, approval="auto")
         assert events[-1]["reason"] == "round_limit"
         await until_extracted(served)
         asked = model.requests[-1].messages[1].text
         assert 'Call: bash {"command": "printf resu; printf lt"}' in asked and "result" not in asked
+        assert 'Call that failed: bash {"command": "sh build; exit 3"}' in asked and "exit code" not in asked
         found = (await served.client.get("/memory")).json()["memories"]
         assert {(one["kind"], one["text"]) for one in found} == {(one["kind"], one["text"]) for one in lessons}
 

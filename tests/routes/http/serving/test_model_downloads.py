@@ -97,6 +97,19 @@ async def test_a_killed_download_is_shown_resumed_and_another_cancelled(tmp_path
             assert [path.name for path in (tmp_path / "data" / "models").rglob("*") if path.is_file()] == [FILE]
 
 
+async def test_a_download_that_is_asked_for_again_with_serve_is_served(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), model_hub(TINY, held_at=700_000) as hub:
+        async with serving(tmp_path, Scripted(["x"]), model_hub=hub.url) as served, feeding(served) as feed:
+            assert (await served.client.post("/served-models", json=SMALL)).status_code == 202
+            await hub.held.wait()
+            assert (await served.client.post("/served-models", json=SMALL | {"serve": True})).json()["name"] == NAME
+            hub.held_at = None
+            hub.released.set()
+            await feed.until_state(downloading("done"))
+            decisions = [one["decision"] for one in (await served.client.get("/audit")).json()["audit"]]
+            assert (decisions.count("download started"), "served" in decisions) == (1, True)
+
+
 BAD: Mapping[str, tuple[dict[str, Any], int, str]] = {
     "both": (SMALL | {"file": "x.gguf"}, 422, "give either file or source"),
     "unknown quantisation": ({"source": f"hf:{REPO}:Q2_K"}, 422, "There are: Q4_1"),

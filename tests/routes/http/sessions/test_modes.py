@@ -17,8 +17,12 @@ import pytest
 from app.core.provider import ModelRequest, Piece
 from app.models.scripted import Scripted
 from app.policy.permits.bounds import Bounds, Surroundings
+from app.storage.principals import Principal
 from app.storage.sqlite.schema import TABLES
+from routes import deletion
 from routes.deletion import end_temporary
+from routes.services import Services
+from tests.support.access.people import bearer
 from tests.support.databases.postgres import DATABASES
 from tests.support.models.replies import bash_block, tool_call
 from tests.support.server.delegating import LIMIT_S, delegates, helpers_in
@@ -97,6 +101,39 @@ async def test_an_ordinary_conversation_of_the_same_time_stays(tmp_path: Path) -
         assert [row["id"] for row in rows] == [kept] and "temporary" not in rows[0]
 
 
+async def test_a_folder_that_cannot_be_used_holds_up_no_other_deletion(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two."])) as served:
+        sessions = dict[str, str]()
+        for name in ("bob", "ann"):
+            served.client.headers |= await bearer(served, name)
+            sessions[name] = (await served.chat("Hello", temporary=True, workspace="new"))[0]["session"]
+        bobs = tmp_path / "work" / "people" / "bob"
+        shutil.rmtree(bobs)
+        bobs.write_text("no folder")
+        await end_temporary(served.services, time.time() + 3600)
+        rows = await served.services.store.temporary_sessions(time.time() + 3600)
+        assert [row.id for row in rows] == [sessions["bob"]]
+        bobs.unlink()
+        await end_temporary(served.services, time.time() + 3600)
+        assert await served.services.store.temporary_sessions(time.time() + 3600) == []
+
+
+async def test_one_that_is_used_while_others_are_deleted_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Hi."] * 3)) as served:
+        left = {(await served.chat("Hello", temporary=True))[0]["session"] for _ in range(2)}
+        deleting = deletion.delete_conversation
+
+        async def slowly(services: Services, principal: Principal, session: str) -> None:
+            await deleting(services, principal, session)
+            left.discard(session)
+            await served.chat("Again", session=next(iter(left)))
+
+        monkeypatch.setattr(deletion, "delete_conversation", slowly)
+        await end_temporary(served.services, time.time())
+        rows = await served.services.store.temporary_sessions(time.time() + 3600)
+        assert {row.id for row in rows} == left and len(left) == 1
+
+
 async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> None:
     body = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["One.", "Two.", "Three."])) as served:
@@ -113,6 +150,9 @@ async def test_clients_of_other_apis_name_modes_in_headers(tmp_path: Path) -> No
         assert (status, shown["temporary"], shown["read_only"], shown["workspace"]) == (200, True, True, "one")
         later = {"role": "assistant", "content": "One."}, {"role": "user", "content": "And?"}
         assert (await asked(headers, *later))[:2] == (200, session)
+        status, branch, shown = await asked({}, later[0], later[1] | {"content": "Or?"})  # from an earlier point
+        assert (status, branch != session) == (200, True)
+        assert (shown["temporary"], shown["read_only"], shown["workspace"]) == (True, True, "one")
         assert (await asked({"X-Dragoman-Read-Only": "maybe"}))[0] == 400
         assert (await asked({"X-Dragoman-Workspace": "../x"}))[0] == 400
         assert (await served.client.get("/sessions")).json()["sessions"] == []

@@ -245,7 +245,7 @@ def test_a_response_is_kept_unless_the_client_says_no() -> None:
 def test_the_previous_response_is_a_run() -> None:
     assert read(previous_response_id=response_id(RUN)).previous == RUN
     assert read(previous_response_id=response_id(RUN, 7)).previous == RUN
-    assert read(conversation={"id": "conv_1"}).conversation == read(conversation="conv_1").thread == "conv_1"
+    assert read(conversation={"id": "conv_1"}).conversation == read(conversation="conv_1").conversation == "conv_1"
     assert read(prompt_cache_key="all").conversation is None
 
 
