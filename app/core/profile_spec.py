@@ -34,6 +34,7 @@ NEW_FOLDERS = "conversations"  # where those lie
 GONE_WITH_IT = f"{NEW_FOLDERS}/temporary-"  # begins those that are deleted with their conversation
 LONGEST_FOLDER = 1_000
 TEMPORARY = "temporary"
+NOTHING_SET: Mapping[str, Any] = MappingProxyType({})
 
 
 def checked_profile_name(name: str) -> str:
