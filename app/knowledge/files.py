@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
@@ -28,6 +29,7 @@ MOST_FILES = 20_000  # of one workspace
 MOST_LISTED = 50_000  # names of a folder
 MOST_BYTES = 32 << 20  # of a file
 DEEPEST = 32
+TOO_MANY = f"there are more than {MOST_FILES:,} files"
 TOO_LARGE = f"it has more than {MOST_BYTES >> 20} MB"
 
 
@@ -56,7 +58,7 @@ def look(workspace: Path, folders: Sequence[str]) -> Seen:
     if UPLOADS in folders:
         waiting.append(((), False))  # where files of messages lie
     with OpenFolders(str(workspace)) as opened:
-        while waiting:
+        while waiting and seen.problems.get("") != TOO_MANY:
             parts, is_deep = waiting.popleft()
             try:
                 with opened.open(parts) as folder, os.scandir(folder) as entries:
@@ -64,10 +66,11 @@ def look(workspace: Path, folders: Sequence[str]) -> Seen:
                         inner = (*parts, entry.name)
                         if _is_passed_by(inner):
                             continue
-                        if entry.is_dir(follow_symlinks=False):
-                            waiting += [(inner, True)] if is_deep and len(parts) < DEEPEST else []
-                        elif entry.is_file(follow_symlinks=False):
-                            _add(seen, "/".join(inner), entry.stat(follow_symlinks=False))
+                        with suppress(FileNotFoundError):  # gone since it was listed
+                            if entry.is_dir(follow_symlinks=False):
+                                waiting += [(inner, True)] if is_deep and len(parts) < DEEPEST else []
+                            elif entry.is_file(follow_symlinks=False):
+                                _add(seen, "/".join(inner), entry.stat(follow_symlinks=False))
             except (FileNotFoundError, NotADirectoryError):
                 continue  # not there yet, or replaced since
             except OSError as error:
@@ -83,7 +86,7 @@ def _is_passed_by(parts: tuple[str, ...]) -> bool:
 
 def _add(seen: Seen, path: str, found: os.stat_result) -> None:
     if len(seen.stamps) >= MOST_FILES:
-        seen.problems[""] = f"there are more than {MOST_FILES:,} files"
+        seen.problems[""] = TOO_MANY
     elif path.isprintable():  # else it could not be cited in one line
         seen.stamps[path] = _text_of(found)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from app.config.folders import PEOPLE
 from app.core.labels import NO_LABELS, Labels
@@ -85,7 +84,7 @@ class Indexer(Struct, kw_only=True):
             try:
                 await self.unpaused()
                 await work()
-            except StoreFailed as failure:
+            except (StoreFailed, OSError) as failure:
                 _log.warning("files are not indexed, retrying later: %s", failure)
             await wait_at_most(EVERY_S, wake)
 
@@ -185,8 +184,7 @@ class Indexer(Struct, kw_only=True):
         await asyncio.to_thread(self.index.put, place, path, content.stamp, digest, passages)
 
     def _redacted(self, sections: Sequence[Section]) -> list[Passage]:
-        redact = self.redactor.redact
-        return [replace(one, title=redact(one.title), text=redact(one.text)) for one in passages_of(sections)]
+        return list(passages_of(self.redactor.redact_value(sections)))  # before a cut can be within a secret
 
     async def embed(self) -> None:
         """Make vectors until all are made, or the embedder fails. Raises StoreFailed."""

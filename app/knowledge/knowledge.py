@@ -21,10 +21,13 @@ from app.policy.gate import Gate
 from app.storage.changes import StoreFailed
 from tools.base.access import FoundPassage, FoundPassages
 from tools.base.outcome import ToolFailed
+from tools.base.workspace import home_of
 from tools.catalogue import TOOLS
 from tools.toolbox import Allow
 
-READ_FILE = next(tool for tool in TOOLS if tool.name == "read_file")
+_BY_NAME = {tool.name: tool for tool in TOOLS}
+READ_FILE, READ_DOCUMENT = _BY_NAME["read_file"], _BY_NAME["read_document"]
+MOST_LEFT_OUT = 100  # of one search: each is looked at anew
 OTHERWISE = "A damaged index is made anew: search again later, or look with list_files."
 NOTHING: Sequence[Near] = ()
 MOST_QUERY = 2_000  # characters of a query that are searched for their meaning
@@ -92,13 +95,12 @@ class CallKnowledge(Struct, frozen=True):
     @property
     def _prefix(self) -> str:
         """The folder of a run that works in one of the workspace, with a slash; else empty."""
-        inner = self.workspace.relative_to(self.own).parts if self.workspace.is_relative_to(self.own) else ()
-        return "/".join((*inner, ""))
+        return "/".join((*self.workspace.relative_to(home_of(self.workspace)).parts, ""))
 
     async def _shown(self, hits: Sequence[Hit], limit: int, pending: int) -> FoundPassages:
         passages, labels, left_out, untrusted = dict[str, FoundPassage](), list[Labels](), 0, False
         for hit in hits:
-            if len(passages) >= limit:
+            if len(passages) >= limit or left_out >= MOST_LEFT_OUT:
                 break
             if hit.id in passages:  # of another file with the same content
                 continue
@@ -125,13 +127,14 @@ class CallKnowledge(Struct, frozen=True):
         read_file, path = self.gate.classification.of(READ_FILE), hit.path.removeprefix(self._prefix)
         if not isinstance(self.gate.decide(read_file, {"path": path}), Allow):
             return None
-        stamp = hit.stamp if self.own == self.workspace else ""
-        if not await asyncio.to_thread(is_unchanged, self.workspace, path, stamp, hit.digest):
+        if not await asyncio.to_thread(is_unchanged, self.workspace, path, hit.stamp, hit.digest):
             return None
         return FoundPassage(_cited(path, hit), hit.passage.text, read_file.untrusted)
 
     async def _of_document(self, hit: Hit) -> FoundPassage | None:
-        store = self.knowledge.indexer.store
+        store, read_document = self.knowledge.indexer.store, self.gate.classification.of(READ_DOCUMENT)
+        if not isinstance(self.gate.decide(read_document, {"document": hit.path}), Allow):
+            return None
         row = await store.document(hit.path)
         if row is None or str(row.version) != hit.stamp:
             return None

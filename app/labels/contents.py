@@ -17,7 +17,8 @@ from app.core.labels import LabelPolicy, Labels
 from app.core.messages import Message
 
 LIMIT_S = 0.5  # of one pattern in the texts of one look
-_IBAN = regex.compile(r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}", regex.IGNORECASE)
+_SPACE = "[ \u00a0\u202f-]"
+_IBAN = regex.compile(rf"(?<![A-Za-z0-9])[A-Z]{{2}}[0-9]{{2}}(?:{_SPACE}?[A-Z0-9]){{11,30}}", regex.I | regex.A)
 # Characters of an IBAN by country, of the registry of ISO 13616.
 _REGISTRY = (
     "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 "
@@ -27,21 +28,31 @@ _REGISTRY = (
     "TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE24"
 )
 _LENGTHS = {one[:2]: int(one[2:]) for one in _REGISTRY.split()}
-_CARD = regex.compile(r"(?<![A-Za-z0-9])[0-9](?:[ -]?[0-9]){12,18}(?![A-Za-z0-9])")
+# In one piece, or in the groups that are printed on cards: 4 4 4 4, with up to three digits behind, 4 6 5 and 4 6 4.
+_CARD = regex.compile(
+    rf"(?<![A-Za-z0-9])(?:[0-9]{{13,19}}|[0-9]{{4}}(?:{_SPACE}[0-9]{{4}}){{3}}(?:{_SPACE}[0-9]{{1,3}})?"
+    rf"|[0-9]{{4}}{_SPACE}[0-9]{{6}}{_SPACE}[0-9]{{4,5}})(?![A-Za-z0-9])"
+)
+_GROUPS = 19  # characters of 4 4 4 4; what follows may be the date or the code of the card
 _MAIL = regex.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\p{L}]{2,63}(?![\w-])")
 
 
 def _is_iban(text: str) -> bool:
     """Check the length and the check digits of an IBAN, with which the text begins; words may follow behind a space."""
+    if not (length := _LENGTHS.get(text[:2].upper(), 0)):
+        return False
     at = [place for place, character in enumerate(text) if character.isalnum()]
-    length = _LENGTHS.get(text[:2].upper(), 0)
-    if not length or len(at) < length or (len(at) > length and at[length] == at[length - 1] + 1):
+    if len(at) < length or (len(at) > length and at[length] == at[length - 1] + 1):
         return False
     spelled = "".join(text[place] for place in at[:length])
     return int("".join(str(int(one, 36)) for one in spelled[4:] + spelled[:4])) % 97 == 1
 
 
 def _is_card(text: str) -> bool:
+    return any(map(_is_checked, {text, text[:_GROUPS]}))
+
+
+def _is_checked(text: str) -> bool:
     """Check the last digit of a card's number (ISO/IEC 7812, the formula of Luhn)."""
     digits = [int(character) for character in reversed(text) if character.isdecimal()]
     doubled = (digit * 2 - 9 * (digit > 4) for digit in digits[1::2])
@@ -66,7 +77,8 @@ class _Row(Struct, frozen=True):
     check: Callable[[str], bool]
 
     def is_in(self, texts: Sequence[str]) -> bool:
-        find = partial(self.pattern.finditer, timeout=LIMIT_S, concurrent=True)  # without the interpreter's lock
+        # Without the interpreter's lock; overlapped, because what only looks alike may end within what is sought.
+        find = partial(self.pattern.finditer, overlapped=True, timeout=LIMIT_S, concurrent=True)
         try:
             return any(self.check(found[0]) for text in texts for found in find(text))
         except TimeoutError:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -19,6 +17,8 @@ from tools.sandbox.sandbox import NoSandbox, Sandbox
 
 MOST = 50_000  # characters of all documents of a message; a quarter of a smaller window
 MOST_PLAIN = 8_000  # of one that tools read as it is, such as a table
+WAIT_S = 20.0  # that a message waits for the texts of all its documents
+SLOW = "reading its text takes long, which read_file does"
 
 
 async def with_texts(
@@ -33,7 +33,10 @@ async def with_texts(
     except ProviderFailed:  # no model may have its labels, as the run will say
         most = MOST
     most //= sum(map(bool, found))
-    return await asyncio.gather(*(_with_text(file, sandbox, one, most) for file, one in zip(files, found, strict=True)))
+    until = asyncio.get_running_loop().time() + WAIT_S
+    return await asyncio.gather(
+        *(_with_text(file, sandbox, one, most, until=until) for file, one in zip(files, found, strict=True))
+    )
 
 
 def with_attachments(messages: Sequence[Message], files: Sequence[File]) -> list[Message]:
@@ -47,24 +50,26 @@ def with_attachments(messages: Sequence[Message], files: Sequence[File]) -> list
     ]
 
 
-async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format | None, most: int) -> File:
+async def _with_text(
+    file: File, sandbox: Sandbox | NoSandbox, found: Format | None, most: int, *, until: float
+) -> File:
     if found is None:
         return file
     attachment = file.attachment
     try:
-        document = await extracted(file.data, attachment.name, sandbox)
-    except UnreadableDocument as error:
-        return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error)))
+        async with asyncio.timeout_at(until):
+            document = await extracted(file.data, attachment.name, sandbox)
+    except (UnreadableDocument, TimeoutError) as error:
+        return file if found.is_plain else replace(file, attachment=replace(attachment, about=str(error) or SLOW))
     if not document.has_text:
         return replace(file, attachment=replace(attachment, about=PICTURES_ONLY))
-    lines = [line for line, _, _ in document.lines()]
-    ends = [*accumulate(len(line) + 1 for line in lines)]
-    shown = max(1, bisect_right(ends, min(most, MOST_PLAIN) if found.is_plain else most))
+    most = min(most, MOST_PLAIN) if found.is_plain else most
+    shown, count = await asyncio.to_thread(document.fitting, most), document.line_count
     title = f"Text of {attachment.path or attachment.file_name}: {document.kind}, {document.count}"
-    if shown < len(lines):
-        title += f"; lines 1 to {shown:,} of {len(lines):,}"
+    if len(shown) < count:
+        title += f"; lines 1 to {len(shown):,} of {count:,}"
         if attachment.path:  # of a text, read_file counts the lines of the file
-            title += f"; read_file {'has all' if found.is_plain else f'from offset {shown + 1} has the others'}"
+            title += f"; read_file {'has all' if found.is_plain else f'from offset {len(shown) + 1} has the others'}"
     if document.left_out:
         title += f"; left out: {document.left_out}"
-    return replace(file, attachment=replace(attachment, text=as_data(title, "\n".join(lines[:shown]))))
+    return replace(file, attachment=replace(attachment, text=as_data(title, "\n".join(line for line, _, _ in shown))))

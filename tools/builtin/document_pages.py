@@ -50,21 +50,18 @@ async def _page(
 ) -> Result:
     """Return one page of the text from line `offset`, below a line about the document."""
     path, offset = arguments["path"], int(arguments.get("offset", 1))
-    lines = list(found.lines())
-    if offset > len(lines):
-        raise too_far(path, len(lines))
-    at, size = offset - 1, 0
-    pictures: list[int] = []
-    for line, _, number in lines[at:]:
-        size += len(line) + 1
-        if (size > page and at >= offset) or (number and len(pictures) == MOST_PICTURES):
-            break
-        pictures += [number] if number else []
-        at += 1
-    begins = "" if offset == 1 else f"; here from {lines[offset - 1][1]} on"
+    if offset > (count := found.line_count):
+        raise too_far(path, count)
+    lines = await asyncio.to_thread(found.fitting, page, offset)
+    numbers = [number for _, _, number in lines]
+    pictures = [number for number in numbers if number]
+    if further := pictures[MOST_PICTURES:]:
+        lines, pictures = lines[: numbers.index(further[0])], pictures[:MOST_PICTURES]
+    at = offset - 1 + len(lines)
+    begins = "" if offset == 1 else f"; here from {lines[0][1]} on"
     left_out = f"; left out: {found.left_out}" if found.left_out else ""
-    head = f"[{path}: {found.kind}, {found.count}, as text in {len(lines):,} lines{begins}{left_out}]"
-    foot = f"[Lines {offset} to {at}. Next page: offset={at + 1}]" if at < len(lines) else ""
+    head = f"[{path}: {found.kind}, {found.count}, as text in {count:,} lines{begins}{left_out}]"
+    foot = f"[Lines {offset} to {at}. Next page: offset={at + 1}]" if at < count else ""
     shown = await page_pictures(file, pictures, sandbox) if pictures else ()
-    text = "\n".join(filter(None, [head, *(line for line, _, _ in lines[offset - 1 : at]), foot]))
+    text = "\n".join(filter(None, [head, *(line for line, _, _ in lines), foot]))
     return Result(ok=True, text=text, pictures=shown_pictures(shown))

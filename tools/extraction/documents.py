@@ -12,29 +12,28 @@ import importlib.util
 import os
 import sys
 import tempfile
-import textwrap
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache, lru_cache
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from tools.extraction.formats import BY_KIND
+from tools.extraction.formats import BY_KIND, MOST_BYTES
 from tools.process.command_output import CommandFailed, output_of
 from tools.sandbox.bubblewrap import Bubblewrap
 from tools.sandbox.closed_box import closed_box
 from tools.sandbox.landlock import Landlock
 from tools.sandbox.sandbox import NoSandbox, Sandbox
 
-TIME_LIMIT_S = 10  # of CPU time; what is read by then is used
+TIME_LIMIT_S = 10  # of CPU time, or half as much again in all; what is read by then is used
 WAIT_S = 30.0
 MOST_AT_ONCE = max(2, os.cpu_count() or 1)
 MOST_KEPT, MOST_DOCUMENTS = 16_000_000, 100  # characters of all documents that are kept, and their number
-_LINE = 1_000  # characters; longer ones, as paragraphs are, become several
+_BLOCK = 1 << 20
 _ENDED = "the rest: it cannot be read, because it is damaged or too large"
 _PICTURE = "(a picture)"
 _MOST_OUTPUT = 128 << 20
@@ -75,6 +74,7 @@ class Extracted(Struct, frozen=True):
     kind: str
     sections: tuple[Section, ...]
     left_out: str = ""
+    size: int = 0  # characters
 
     @property
     def count(self) -> str:
@@ -89,10 +89,23 @@ class Extracted(Struct, frozen=True):
         for number, section in enumerate(self.sections, start=1):
             yield f"[{section.mark}]", section.mark, 0
             for line in section.text.split("\n") if section.text else ():
-                for part in textwrap.wrap(line, _LINE) if len(line) > _LINE else (line,):
-                    yield part, section.mark, 0
+                yield line, section.mark, 0
             if section.is_picture:
                 yield _PICTURE, section.mark, number
+
+    def fitting(self, characters: int, offset: int = 1) -> list[tuple[str, str, int]]:
+        """Return the lines from this one on that fit into so many characters, at least one. Blocks."""
+        found, size = list[tuple[str, str, int]](), 0
+        for line in islice(self.lines(), offset - 1, None):
+            size += len(line[0]) + 1
+            if found and size > characters:
+                break
+            found.append(line)
+        return found
+
+    @property
+    def line_count(self) -> int:
+        return sum(1 + (one.text.count("\n") + 1 if one.text else 0) + one.is_picture for one in self.sections)
 
     @property
     def has_text(self) -> bool:
@@ -120,8 +133,8 @@ async def extracted(
     """Return the text of a document, given as bytes or as an open file. Raises UnreadableDocument."""
     suffix = Path(name).suffix.lower()[:16]
     suffix = suffix if suffix.isascii() and suffix.isprintable() else ""
-    with _opened(source) as file:
-        key = await asyncio.to_thread(_digest, file, suffix)
+    with tempfile.TemporaryFile() as file:
+        key = await asyncio.to_thread(_copy, source, file) + suffix
         if found := _kept.get(key):
             _kept.move_to_end(key)
         else:
@@ -130,6 +143,7 @@ async def extracted(
                 next((line.kind for line in lines if line.kind), ""),
                 tuple(Section(line.mark, line.text, line.is_picture) for line in lines if line.mark),
                 next((line.left_out for line in lines if line.left_out), ""),
+                sum(len(line.text) for line in lines),
             )
             _keep(key, found)
     if not found.has_text and not any(section.is_picture for section in found.sections):
@@ -141,32 +155,32 @@ async def page_pictures(
     source: bytes | BufferedIOBase, pages: Sequence[int], sandbox: Sandbox | NoSandbox
 ) -> tuple[bytes, ...]:
     """Return pictures (PNG) of these pages of a PDF. Raises UnreadableDocument."""
-    with _opened(source) as file:
+    with tempfile.TemporaryFile() as file:
+        await asyncio.to_thread(_copy, source, file)
         lines = await _lines(file, sandbox, "", str(TIME_LIMIT_S), ",".join(map(str, pages)))
     return tuple(line.picture for line in lines if line.picture)
 
 
-@contextmanager
-def _opened(source: bytes | BufferedIOBase) -> Iterator[BufferedIOBase]:
-    if not isinstance(source, bytes):
-        yield source
-        return
-    with tempfile.TemporaryFile() as file:
-        file.write(source)
-        file.flush()
-        yield file
-
-
-def _digest(file: BufferedIOBase, suffix: str) -> str:
-    file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest() + suffix
+def _copy(source: bytes | BufferedIOBase, file: BufferedIOBase) -> str:
+    """Copy a document, which stays the same while it is read; return its digest. Raises UnreadableDocument."""
+    original = BytesIO(source) if isinstance(source, bytes) else source
+    original.seek(0)
+    digest, size = hashlib.sha256(), 0
+    while block := original.read(_BLOCK):
+        size += len(block)
+        if size > MOST_BYTES:
+            raise UnreadableDocument(f"is larger than {MOST_BYTES >> 20} MB")
+        digest.update(block)
+        file.write(block)
+    file.flush()
+    return digest.hexdigest()
 
 
 def _keep(key: str, found: Extracted) -> None:
     _kept[key] = found
-    size = sum(len(one.text) for kept in _kept.values() for one in kept.sections)
+    size = sum(one.size for one in _kept.values())
     while len(_kept) > (1 if size > MOST_KEPT else MOST_DOCUMENTS):
-        size -= sum(len(one.text) for one in _kept.popitem(last=False)[1].sections)
+        size -= _kept.popitem(last=False)[1].size
 
 
 async def _lines(file: BufferedIOBase, sandbox: Sandbox | NoSandbox, *arguments: str) -> list[_Line]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tools.base.patterns import lazy_pattern
 
+MOST_BYTES = 64 << 20  # of a document
 HEAD = 65_536  # bytes of a file's beginning, and of its end, that a format is found in
 
 
@@ -41,16 +42,18 @@ FORMATS = (PDF, *OFFICE, EML, HTML, CSV, OLD)
 BY_KIND: Mapping[str, Format] = {row.kind: row for row in FORMATS}
 _ZIP = b"PK\x03\x04"
 _PDF_WITHIN = 1024  # readers accept that much in front of the header
+_PDF_ENDS = b"startxref"  # with which a text that only names the header does not
 _HTML = lazy_pattern(rb"(?is)\s*(?:<\?xml[^>]*>\s*)?(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b")
 _EML = lazy_pattern(
-    rb"(?sm)(?:From |(?:Return-Path|Received|Delivered-To|MIME-Version|Message-ID|From|To|Date|Subject):)"
+    rb"(?sm)(?:From (?!\w+ Mon Sep 17 00:00:00 2001$)|"  # not a patch of git
+    rb"(?:Return-Path|Received|Delivered-To|MIME-Version|Message-ID|From|To|Date|Subject):)"
     rb"(?=.*?^(?:From|To|Subject):)(?=.*?^(?:Date|MIME-Version|Message-ID):)"
 )
 
 
 def format_of(head: bytes, tail: bytes = b"", name: str = "") -> Format | None:
     """Return the format of a file with this beginning and end, None if it is no document."""
-    if PDF.marks[0] in head[:_PDF_WITHIN]:
+    if head.startswith(PDF.marks) or (PDF.marks[0] in head[:_PDF_WITHIN] and _PDF_ENDS in tail):
         return PDF
     if head.startswith(OLD.marks):
         return OLD

@@ -11,7 +11,10 @@ from tools.base.escape_invisible import visible
 
 MOST_SECTIONS = 5_000
 MOST_CHARACTERS = 10_000_000
+_MARK = 200  # characters: the name of a sheet can have any length
+_LINE = 1_000  # characters; longer ones, as paragraphs are, become several
 PIECE = 50_000  # characters after which a long table begins a section of its own
+ENDS = {signal.SIGPROF, signal.SIGALRM}  # that the time is over
 
 Sections = Iterator[tuple[str, str]]
 """The mark and the text of each section; PICTURE at its end says that there is more to see than to read."""
@@ -38,13 +41,24 @@ def put_sections(sections: Sections) -> str:
     for number, (mark, text) in enumerate(sections):
         if number >= MOST_SECTIONS or left <= 0:
             return f"everything from {mark} on, because it is longer than can be read"
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})  # what has been read is written, late or not
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # what has been read is written, late or not
         is_picture = text.endswith(PICTURE)
-        text = visible(text[:left]).strip("\n")
+        text = "\n".join(_short_lines(visible(text[:left]).strip("\n")))
         left -= len(text)
-        put(mark=visible(mark), text=text, is_picture=is_picture)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+        put(mark=visible(mark[:_MARK]), text=text, is_picture=is_picture)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     return "" if left > 0 else "the end, because it is longer than can be read"
+
+
+def _short_lines(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        at = 0
+        while len(line) - at > _LINE:
+            space = line.rfind(" ", at + 1, at + _LINE)
+            end = space if space > 0 else at + _LINE
+            yield line[at:end]
+            at = end + (space > 0)
+        yield line[at:]
 
 
 def in_pieces(mark: str, lines: Iterator[str], unit: str = "row") -> Sections:

@@ -16,10 +16,9 @@ from importlib import import_module
 from typing import Any
 from zipfile import BadZipFile
 
-from tools.extraction.formats import BY_KIND, HEAD, Format, format_of
-from tools.extraction.output import OutOfTime, Refused, put, put_sections
+from tools.extraction.formats import BY_KIND, HEAD, MOST_BYTES, Format, format_of
+from tools.extraction.output import ENDS, OutOfTime, Refused, put, put_sections
 
-MOST_BYTES = 64 << 20  # of a document
 _MEMORY = 1 << 30
 _KILLED_S = 5  # of CPU time more, when a library does not come back
 _DAMAGED = "is damaged: ask for another copy"
@@ -49,11 +48,9 @@ def main(suffix: str, seconds: str, pages: str = "") -> None:
     """Write the sections of the document, or with `pages` pictures of these pages."""
     sys.stdout.reconfigure(encoding="ascii")  # type: ignore[union-attr]
     _bound(int(seconds))
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    data = sys.stdin.buffer.read(MOST_BYTES)
     found = format_of(data[:HEAD], data[-HEAD:], suffix)
     try:
-        if len(data) > MOST_BYTES:
-            raise Refused(f"is larger than {MOST_BYTES >> 20} MB")
         if found is None:
             raise Refused("is no document that can be read")
         if pages:
@@ -96,8 +93,10 @@ def _bound(seconds: int) -> None:
         (resource.RLIMIT_FSIZE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    signal.signal(signal.SIGPROF, _end)
+    for number in ENDS:
+        signal.signal(number, _end)
     signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 1.5 * seconds)  # where other programs take the time
 
 
 def _end(*_: object) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import importlib.util
 import os
 from array import array
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config.folders import folder_below
 from app.core.labels import LabelRule, LabelSource, policy_of
 from app.core.rules import OperatorRule, ToolRule
-from app.knowledge.files import MOST_BYTES, UPLOADS
+from app.knowledge import files, indexer
+from app.knowledge.files import MOST_BYTES, UPLOADS, look
 from app.knowledge.index import KnowledgeIndex, Reach
-from app.knowledge.indexer import MOST_TEXT, Indexer
-from app.knowledge.knowledge import CallKnowledge, Knowledge
+from app.knowledge.indexer import MOST_TEXT, Indexer, sections_of
+from app.knowledge.knowledge import MOST_LEFT_OUT, CallKnowledge, Knowledge
 from app.knowledge.passages import MOST, passages_of
 from app.labels.contents import Contents
 from app.labels.file_labels import FileLabels
@@ -33,13 +36,16 @@ from app.policy.policy_context import NO_POLICY
 from app.policy.rules.compiling import compiled_rules
 from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
+from app.storage.documents import DocumentRow, VersionRow
 from app.storage.principals import Principal
+from app.storage.sessions import SessionRow
 from app.storage.store import Store
 from tests.support.access.people import LIMIT_S
 from tests.support.databases.postgres import opened
 from tools.base.access import FoundPassages
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Role
+from tools.base.tasks import in_background
 from tools.extraction.documents import Section
 from tools.sandbox.sandbox import NoSandbox, find_sandbox
 
@@ -246,7 +252,9 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
             )
             == set()
         )
-        access = CallKnowledge(world.knowledge, Gate(ANN), own=world.root, workspace=world.root / "docs", session="s")
+        (tmp_path / "link").symlink_to(world.root)
+        docs = folder_below(tmp_path / "link", "docs")  # of a conversation, by its real path
+        access = CallKnowledge(world.knowledge, Gate(ANN), own=world.root, workspace=docs, session="s")
         assert [one.place for one in (await access.search("dog", (), 5)).passages] == ["a.md:1"]
         with pytest.raises(ToolFailed, match="query is empty"):
             await world.call(" \n")
@@ -258,6 +266,88 @@ async def test_a_call_shows_what_read_file_would(tmp_path: Path, store: Store) -
     world.indexer.catch_up_s = 0
     found = await world.call("Anna")
     assert (found.passages, found.left_out) == ([], 1)
+
+
+async def test_the_workspace_may_be_behind_a_link(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, store)
+    (tmp_path / "link").symlink_to(world.root)
+    world.indexer.root, world.indexer.catch_up_s = tmp_path / "link", 0
+    world.put(docs__a_md="dog Anna", docs__own__a_md="dog Olga")
+    await world.update()
+    own = folder_below(world.indexer.root, "docs/own")
+    async with asyncio.timeout(LIMIT_S):
+        while not world.index.stamps(str(world.indexer.root))["docs/own/a.md"]:  # just written
+            await world.update()
+    monkeypatch.setattr(files, "sha256", None)  # a file that has its stamp is not read again
+    access = CallKnowledge(world.knowledge, Gate(ANN), own=world.indexer.root, workspace=own, session="s")
+    assert [one.text for one in (await access.search("dog", (), 5)).passages] == ["dog Olga"]
+
+
+async def test_a_search_looks_at_few_files_that_have_changed(tmp_path: Path, store: Store) -> None:
+    world = World(tmp_path, store)
+    world.indexer.catch_up_s = 0
+    names = [f"docs__{number}_md" for number in range(MOST_LEFT_OUT + 20)]
+    world.put(**dict.fromkeys(names, "a dog"))
+    await world.update()
+    world.put(**dict.fromkeys(names, "a cat"))
+    assert (await world.call("dog")).left_out == MOST_LEFT_OUT
+
+
+def test_a_look_ends_where_there_are_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_FILES", 2)
+    for name in ("a", "b", "c", "d/e"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    scans = iter([os.scandir])  # one
+    monkeypatch.setattr(os, "scandir", lambda folder: next(scans)(folder))
+    seen = look(tmp_path, ["."])
+    assert (len(seen.stamps), [*seen.problems]) == (2, [""])
+
+
+async def test_documents_are_found_by_those_who_may_read_documents(tmp_path: Path, store: Store) -> None:
+    world = World(tmp_path, store, folders=("documents",))
+    world.indexer.catch_up_s = 0
+    row = DocumentRow("doc_1", "ses_2", "Plan", "markdown", version=1, seen=1, created=0, updated=0)
+    await store.write([SessionRow("ses_2", "ann", 0, ""), row, VersionRow("doc_1", 1, "model", "", "", 0, "dog Waldo")])
+    await world.update()
+    assert [one.place for one in (await world.call("Waldo")).passages] == ['document doc_1 "Plan":1']
+    rule = ToolRule(match="read_document", approval="always")
+    assert (await world.call("Waldo", Gate(ANN, classification=Classification((rule,))))).left_out == 1
+
+
+def test_a_file_that_goes_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    scan = os.scandir
+
+    @contextmanager
+    def scandir(folder: int) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(folder) as entries:
+            found = sorted(entries, key=attrgetter("name"))
+            (tmp_path / "a").unlink()
+            yield found
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert look(tmp_path, ["."]).stamps.keys() == {"b", "c"}
+
+
+async def test_a_failure_of_the_machine_ends_no_indexing(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, full = World(tmp_path, store), iter([OSError(28, "No space left on device")])
+    world.put(docs__a_md="dog Anna")
+
+    async def sections(*given: Any) -> Sequence[Section]:
+        for error in full:
+            raise error
+        return await sections_of(*given)
+
+    monkeypatch.setattr(indexer, "sections_of", sections)
+    async with in_background(world.indexer.run_forever(), "indexer"):
+        await world.indexer.catch_up()
+        assert [one.text for one in (await world.call("Anna")).passages] == ["dog Anna"]
 
 
 async def test_a_file_that_has_just_changed_is_read_again(tmp_path: Path, store: Store) -> None:
@@ -302,8 +392,11 @@ async def test_secrets_are_not_indexed_and_labels_keep_texts_from_the_embedder(t
     policy = policy_of([source], [LabelRule(label="private", endpoints=("local",))])
     labels = LabelServices(FileLabels(policy, tmp_path / "work"), store, contents=Contents.of(policy))
     world = World(tmp_path, store, labels=labels, withheld=frozenset({"private"}))
-    world.put(docs__a_md=f"dog {SECRET}", docs__private__b_md="dog of Berta", docs__c_md="Passport 4711")
+    cut = f"{'x' * (MOST - 3)}{SECRET}"  # a passage ends within it
+    world.put(
+        docs__a_md=f"dog {SECRET}", docs__cut_md=cut, docs__private__b_md="dog of Berta", docs__c_md="Passport 4711"
+    )
     await world.update()
     assert await world.found("Berta") == ["docs/private/b.md:1"]
     assert not any(SECRET in text or "Berta" in text or "4711" in text for text in world.raw.texts[:-1])
-    assert SECRET.encode() not in (tmp_path / "knowledge.db").read_bytes()
+    assert SECRET[3:].encode() not in (tmp_path / "knowledge.db").read_bytes()

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import time
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from tests.support.documents.hostile import DOCUMENTS, HOSTILE, cut
+from tests.support.documents.hostile import DOCUMENTS, HOSTILE, cut, docx, odf, paragraph, repeated
 from tools.base.outcome import Result, ToolFailed
 from tools.catalogue import TOOLS
 from tools.extraction import documents
@@ -180,17 +182,86 @@ async def test_the_reader_reaches_nothing(level: str, tmp_path: Path, monkeypatc
     assert {name for name, reached in json.loads(output).items() if reached} == {"its input"}
 
 
-async def test_read_file_pages_documents_and_leaves_texts_as_they_are(tmp_path: Path) -> None:
+async def read(workspace: Path, name: str, offset: int = 1, *, boxed: bool = True) -> str:
     tool = ToolList(TOOLS).by_name["read_file"]
+    context = Context(workspace, sandbox=BOX if boxed else NoSandbox("none"), result_characters=4_000)
+    arguments = tool.with_paths({"path": name, "offset": offset}, workspace)
+    async with aclosing(tool.run(arguments, context)) as results:
+        return "".join([result.text async for result in results if isinstance(result, Result)])
+
+
+SLEEPER = """
+import time
+from tools.extraction import reader
+def sections(*_):
+    yield "part 1", "kept"
+    time.sleep(60)
+reader._function = lambda _: sections
+reader._bound(1)
+reader._read(reader.BY_KIND["CSV"], b"", "")
+"""
+
+
+def test_what_was_read_is_kept_where_others_take_the_time() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SLEEPER], capture_output=True, text=True, check=True, timeout=LONGEST_S
+    )
+    assert '"kept"' in done.stdout and "took too long" in done.stdout
+
+
+TEXTS = {
+    "notes.md": "A PDF begins with %PDF-1.7.\n",
+    "0001-tabs.patch": f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b.org>\nDate: Mon\n\n-\t1;  \n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+async def test_a_text_that_looks_like_a_document_is_shown_as_it_is(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(TEXTS[name])
+    assert await read(tmp_path, name) == TEXTS[name]
+
+
+async def test_a_document_that_changes_while_it_is_read_is_kept_as_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = tmp_path / "a.docx", (DOCUMENTS / "report.docx").read_bytes()
+    path.write_bytes(data)
+    lines = documents._lines
+
+    async def changing(*given: Any) -> Any:
+        path.write_bytes((DOCUMENTS / "memo.docx").read_bytes())
+        return await lines(*given)
+
+    documents._kept.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(documents, "_lines", changing)
+        await read(tmp_path, path.name)
+    assert "Quarterly report" in written(await extracted(data, path.name, BOX))
+
+
+async def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "a.pdf").open("wb") as file:
+        file.write(b"%PDF-1.7\n")
+        file.truncate(1 << 40)
+    with pytest.raises(ToolFailed, match="larger than 64 MB"):
+        await asyncio.wait_for(read(tmp_path, "a.pdf"), LONGEST_S)
+
+
+async def test_lines_and_marks_have_a_bounded_length() -> None:
+    found = await extracted(docx(paragraph("word " * 1_000 + "x" * 3_000).encode()), "a.docx", BOX)
+    lines = [line for line, _, _ in found.lines()]
+    assert len(lines) == found.line_count and max(map(len, lines)) == 1_000
+    assert " ".join(lines).count("word") == 1_000 and "".join(lines).count("x") == 3_000
+    table = repeated("x", rows=1, columns=1).replace('"T"', f'"{"T" * 1_000_000}"')
+    [sheet] = (await extracted(odf("stock.ods", table), "a.ods", BOX)).sections
+    assert sheet.text == "| x |" and len(sheet.mark) == 200
+
+
+async def test_read_file_pages_documents_and_leaves_texts_as_they_are(tmp_path: Path) -> None:
     for name in ("thirty-pages.pdf", "page.html", "order.eml", "receipt.pdf"):
         (tmp_path / name).write_bytes((DOCUMENTS / name).read_bytes())
 
-    async def page(name: str, offset: int = 1, *, boxed: bool = True) -> str:
-        context = Context(tmp_path, sandbox=BOX if boxed else NoSandbox("none"), result_characters=4_000)
-        arguments = tool.with_paths({"path": name, "offset": offset}, tmp_path)
-        async with aclosing(tool.run(arguments, context)) as results:
-            return "".join([result.text async for result in results if isinstance(result, Result)])
-
+    page = partial(read, tmp_path)
     body, offset = list[str](), 1
     while True:
         text = await page("thirty-pages.pdf", offset)

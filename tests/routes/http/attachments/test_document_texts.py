@@ -12,6 +12,7 @@ import pytest
 from app.core.data_delimiters import without_codes
 from app.core.provider import Ability
 from app.models.scripted import Scripted
+from app.workspace import document_texts
 from parsing import Call
 from tests.support.access.people import LIMIT_S
 from tests.support.documents.hostile import HOSTILE, read
@@ -92,6 +93,17 @@ async def test_a_document_without_text_says_why(tmp_path: Path, name: str) -> No
         assert why in sent(model, 0)
         [result] = [event for event in events if event["type"] == "tool.finished"]
         assert why in result["text"] and not result["ok"]
+
+
+async def test_a_message_does_not_wait_long_for_its_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(document_texts, "extracted", never)
+    monkeypatch.setattr(document_texts, "WAIT_S", 0.1)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model := Reader(["I could read it."])) as served:
+        await served.chat([part("memo.docx"), part("otters.docx"), text_part("x")])
+        assert sent(model).count(document_texts.SLOW) == 2
 
 
 async def test_a_relayed_model_gets_the_text(tmp_path: Path) -> None:
