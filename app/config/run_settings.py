@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, field_validator
 
+from app.core.clock import known_zone
 from app.core.profile_spec import ProfileSpec, checked_profile_name
 from app.core.settings_fields import number, path, seconds, setting, switch, whole
 
@@ -65,11 +65,8 @@ class RunSettings(BaseModel, defer_build=True):
     @field_validator("time_zone")
     @classmethod
     def _known_zone(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                ZoneInfo(value)
-            except (KeyError, OSError) as unknown:
-                raise ValueError("is not a time zone that this machine knows") from unknown
+        if value is not None and not known_zone(value):
+            raise ValueError("is not a time zone that this machine knows")
         return value
 
 

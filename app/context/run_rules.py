@@ -1,4 +1,4 @@
-"""Rules and facts of a run in its prompt: short sections, each with its condition and its cost.
+"""Rules and facts of a run in its prompt: short sections, each with its condition.
 
 A small model needs the room, and follows the tools' descriptions better alone: below LEAST_WINDOW there are none. The
 text is the same in all rounds of a run.
@@ -6,7 +6,7 @@ text is the same in all rounds of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -48,51 +48,27 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     channel: Channel | None = None
 
 
-class Section(Struct, frozen=True):
-    """`text` returns it, or nothing where it does not apply; `tokens` is the most that it adds to a prompt.
+def sections(facts: RunFacts, tools: Sequence[Tool], *, native: bool) -> Mapping[str, str]:
+    """Return the sections by their names, empty where they do not apply.
 
-    `native`: only where calls are native. Small models that are taught them use tools less with these sections.
+    Small models that are taught calls use tools less with the sandbox and brevity: these are for native calls alone.
     """
-
-    name: str
-    tokens: int
-    text: Callable[[RunFacts, Sequence[Tool]], str]
-    native: bool = False
-
-
-def _safety(_: RunFacts, tools: Sequence[Tool]) -> str:
-    return SAFETY if any(tool.risk is not Risk.READ for tool in tools) else ""
-
-
-def _sandbox(facts: RunFacts, tools: Sequence[Tool]) -> str:
-    return facts.sandbox if any(tool.name in COMMAND_TOOLS for tool in tools) else ""
-
-
-def _brevity(facts: RunFacts, tools: Sequence[Tool]) -> str:
-    return BRIEF if tools and not facts.styled else ""
-
-
-def _approvals(facts: RunFacts, tools: Sequence[Tool]) -> str:
-    if all(tool.risk is Risk.READ for tool in tools):
-        return ""
-    return APPROVALS if facts.attended else UNATTENDED
-
-
-SECTIONS = (
-    Section("safety", 30, _safety),
-    Section("approvals", 45, _approvals),
-    Section("sandbox", 80, _sandbox, native=True),
-    Section("brevity", 25, _brevity, native=True),
-    Section("channel", 25, lambda facts, _: SHOWN[facts.channel] if facts.channel else ""),
-)
+    acts = any(tool.risk is not Risk.READ for tool in tools)
+    commands = any(tool.name in COMMAND_TOOLS for tool in tools)
+    return {
+        "safety": SAFETY if acts else "",
+        "approvals": (APPROVALS if facts.attended else UNATTENDED) if acts else "",
+        "sandbox": facts.sandbox if native and commands else "",
+        "brevity": BRIEF if native and tools and not facts.styled else "",
+        "channel": SHOWN[facts.channel] if facts.channel else "",
+    }
 
 
 def run_rules(facts: RunFacts, tools: Sequence[Tool], window: int, *, native: bool) -> str:
     """Return the sections that apply, a paragraph, for a model with this window, with native calls or taught ones."""
     if window < LEAST_WINDOW:
         return ""
-    sections = (section for section in SECTIONS if native or not section.native)
-    return " ".join(text for section in sections if (text := section.text(facts, tools)))
+    return " ".join(filter(None, sections(facts, tools, native=native).values()))
 
 
 def sandbox_facts(sandbox: Sandbox | NoSandbox, time_limit_s: float) -> str:

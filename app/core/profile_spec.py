@@ -1,7 +1,7 @@
 """Options of runs that are set ahead of a request: by a profile, in the settings or the database, or by a session.
 
 The modes of a conversation are chosen with its first message, kept with its session, and the same in its helpers and
-branches. A mode is a field of `SessionModes`, which requests and sessions have, and a row of `MODES`.
+branches. A mode is a field of `SessionModes`, which requests and sessions have, and a row of `OTHERWISE`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from msgspec import Struct
 from pydantic import AfterValidator, Field, Strict
 
 from app.core.rules import ApprovalMode, WhenAbsent, checked_pattern
@@ -107,6 +106,16 @@ class SessionModes(StrictModel):
     workspace: Annotated[str, Field(max_length=LONGEST_FOLDER), AfterValidator(_folder)] | None = None
 
 
+# What to do for another value of a mode.
+OTHERWISE = {
+    TEMPORARY: "Begin a new conversation.",
+    "read_only": "PATCH /sessions/{id} changes it.",
+    "workspace": "Begin a new conversation.",
+}
+MODE_NAMES = tuple(OTHERWISE)
+IN_TEMPORARY: Mapping[str, Any] = MappingProxyType({"memory": False, "record": False})  # options of all runs there
+
+
 class SessionDefaults(SessionPresets, SessionModes):
     """The options that a session sets for its runs; `profile` is the name of the one that they use."""
 
@@ -131,22 +140,6 @@ class ProfileSpec(PresetDefaults):
         return self.model_dump_json(exclude_defaults=True)
 
 
-class Mode(Struct, frozen=True):
-    """`sets` are options of all runs in such a conversation; `otherwise` is what to do for another value of it."""
-
-    name: str
-    otherwise: str
-    sets: Mapping[str, Any] = NOTHING_SET
-
-
-MODES = (
-    Mode(TEMPORARY, "Begin a new conversation.", {"memory": False, "record": False}),
-    Mode("read_only", "PATCH /sessions/{id} changes it."),
-    Mode("workspace", "Begin a new conversation."),
-)
-MODE_NAMES = tuple(mode.name for mode in MODES)
-
-
 def modes_of(modes: SessionModes) -> dict[str, Any]:
     """Return the modes that are on."""
     return {name: value for name in MODE_NAMES if (value := getattr(modes, name))}
@@ -167,8 +160,8 @@ def modes_in(policy: str) -> dict[str, Any]:
 
 def check_modes(wanted: SessionModes, kept: SessionModes | None) -> None:
     """Raise ModeFixed if a request names another value of a mode than its conversation has."""
-    for mode in MODES:
-        value, there = getattr(wanted, mode.name), kept and getattr(kept, mode.name)
+    for name, otherwise in OTHERWISE.items():
+        value, there = getattr(wanted, name), kept and getattr(kept, name)
         if value is not None and value != (there or False) and not (value == NEW_FOLDER and there):
             state = f"is {there!r}" if there else "is off"
-            raise ModeFixed(f"{mode.name}: it {state} in this conversation. {mode.otherwise}")
+            raise ModeFixed(f"{name}: it {state} in this conversation. {otherwise}")

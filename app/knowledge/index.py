@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from msgspec import Struct
 
@@ -109,13 +110,6 @@ class Unembedded(Struct, frozen=True):
     content: int
 
 
-class Counts(Struct, frozen=True):
-    place: str
-    files: int
-    passages: int
-    embedded: int
-
-
 class KnowledgeIndex:
     """One connection for all threads, one at a time. Every method blocks, and raises StoreFailed."""
 
@@ -143,6 +137,10 @@ class KnowledgeIndex:
                     self._drop()
                     _log.warning("the index of knowledge %s was damaged and is made anew: %s", self._path, error)
                 raise StoreFailed(f"The index of knowledge {self._path} failed: {error}.") from error
+
+    def _rows(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
+        with self._transaction(writes=False) as connection:
+            return connection.execute(sql, values).fetchall()
 
     def _connection(self) -> sqlite3.Connection:
         if self._opened is None:
@@ -177,17 +175,13 @@ class KnowledgeIndex:
             connection.execute("DELETE FROM files WHERE problem <> ''")
 
     def stamps(self, place: str) -> dict[str, str]:
-        with self._transaction(writes=False) as connection:
-            return dict(connection.execute("SELECT path, stamp FROM files WHERE place = ?", (place,)))
+        return dict(self._rows("SELECT path, stamp FROM files WHERE place = ?", (place,)))
 
     def places(self) -> list[str]:
-        with self._transaction(writes=False) as connection:
-            return [place for (place,) in connection.execute("SELECT DISTINCT place FROM files")]
+        return [place for (place,) in self._rows("SELECT DISTINCT place FROM files")]
 
     def passage_count(self) -> int:
-        with self._transaction(writes=False) as connection:
-            [(count,)] = connection.execute("SELECT COUNT(*) FROM passages")
-            return int(count)
+        return int(self._rows("SELECT COUNT(*) FROM passages")[0][0])
 
     def link(self, place: str, path: str, stamp: str, digest: bytes) -> bool:
         """Let the file have a content that is known; return False if it is not."""
@@ -231,13 +225,10 @@ class KnowledgeIndex:
 
     def unembedded(self, embedder: str, after: int, without: Sequence[int], limit: int) -> list[Unembedded]:
         """Return passages behind `after` without a vector of the embedder, none of the contents `without`."""
-        with self._transaction(writes=False) as connection:
-            rows = connection.execute(UNEMBEDDED, (after, embedder, json.dumps(without), limit))
-            return [Unembedded(*row) for row in rows]
+        return [Unembedded(*row) for row in self._rows(UNEMBEDDED, (after, embedder, json.dumps(without), limit))]
 
     def files_of(self, content: int) -> list[tuple[str, str]]:
-        with self._transaction(writes=False) as connection:
-            return connection.execute("SELECT place, path FROM files WHERE content = ?", (content,)).fetchall()
+        return self._rows("SELECT place, path FROM files WHERE content = ?", (content,))
 
     def put_vectors(self, embedder: str, vectors: Mapping[int, bytes]) -> None:
         with self._transaction() as connection:
@@ -249,8 +240,7 @@ class KnowledgeIndex:
         if not (words := search_words(query)):
             return []
         values = reach.values | {"words": " OR ".join(map(phrase, words))}
-        with self._transaction(writes=False) as connection:
-            return [str(one) for (one,) in connection.execute(MATCHES, values)]
+        return [str(one) for (one,) in self._rows(MATCHES, values)]
 
     def vectors(self, embedder: str, reach: Reach) -> VectorIndex:
         key = json.dumps([embedder, reach.places, reach.folder])
@@ -263,21 +253,22 @@ class KnowledgeIndex:
 
     def hits(self, ids: Sequence[str], reach: Reach) -> list[Hit]:
         """Return the passages in the order of their ids, each once for every file that has it."""
-        with self._transaction(writes=False) as connection:
-            rows = connection.execute(HITS, reach.values | {"ids": json.dumps(list(map(int, ids)))})
-            found = [
-                Hit(str(one), place, path, stamp=stamp, digest=digest, passage=Passage(*passage))
-                for one, place, path, stamp, digest, *passage in rows
-            ]
+        found = [
+            Hit(str(one), place, path, stamp=stamp, digest=digest, passage=Passage(*passage))
+            for one, place, path, stamp, digest, *passage in self._rows(
+                HITS, reach.values | {"ids": json.dumps(list(map(int, ids)))}
+            )
+        ]
         rank = {one: at for at, one in enumerate(ids)}
         return sorted(found, key=lambda hit: rank[hit.id])
 
-    def counts(self, embedder: str) -> list[Counts]:
-        with self._transaction(writes=False) as connection:
-            return [Counts(*row) for row in connection.execute(COUNTS, (embedder,))]
+    def counts(self, embedder: str) -> dict[str, tuple[int, int, int]]:
+        """Return the files, the passages and those with a vector, by place."""
+        return {
+            place: (files, passages, embedded) for place, files, passages, embedded in self._rows(COUNTS, (embedder,))
+        }
 
     def problems(self, limit: int) -> list[tuple[str, str, str]]:
         """Return files that cannot be searched: place, path, reason."""
-        with self._transaction(writes=False) as connection:
-            sql = "SELECT place, path, problem FROM files WHERE problem <> '' ORDER BY place, path LIMIT ?"
-            return connection.execute(sql, (limit,)).fetchall()
+        sql = "SELECT place, path, problem FROM files WHERE problem <> '' ORDER BY place, path LIMIT ?"
+        return self._rows(sql, (limit,))

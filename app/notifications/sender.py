@@ -18,12 +18,11 @@ from msgspec import Struct
 from app.models.http.exchange import retry_after_s
 from tools.base.outcome import ToolFailed
 from tools.web.addresses import Address, is_allowed_private_host
-from tools.web.bodies import Connect, connect
+from tools.web.bodies import Connect, connect, sent
 from tools.web.public_hosts import HostRefused, Resolve, allowed_addresses, host_name, resolve
-from tools.web.url_target import parsed
+from tools.web.url_target import PORTS, parsed
 
 TIME_LIMIT_S = 10.0
-PORTS = {"http": 80, "https": 443}
 LONGEST_URL = 2048
 T = TypeVar("T")
 Read = Callable[[httpx2.Response], Awaitable[T]]
@@ -107,28 +106,9 @@ class Sender:
         """Return what `read` makes of the answer. Raises UnfitUrl, TimeoutError, httpx2.HTTPError."""
         async with asyncio.timeout(self._time_limit_s):
             url, addresses = await self.check(written)
-            return await self._exchange(httpx2.Request(method, url, headers=headers, content=body), addresses, read)
-
-    async def _exchange(self, request: httpx2.Request, addresses: Sequence[Address], read: Read[T]) -> T:
-        url = request.url
-        for last, address in enumerate(addresses, start=1 - len(addresses)):
-            async with httpx2.AsyncClient(
-                transport=await self._connect(), timeout=httpx2.Timeout(self._time_limit_s), trust_env=False
-            ) as client:
-                try:
-                    async with client.stream(
-                        request.method,
-                        url.copy_with(host=str(address), fragment=None),
-                        content=request.content,
-                        headers=request.headers,
-                        extensions={"sni_hostname": url.host},
-                        follow_redirects=False,
-                    ) as response:
-                        return await read(response)
-                except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                    if last == 0:
-                        raise
-        raise AssertionError("a host that may be reached has an address")
+            request = httpx2.Request(method, url, headers=headers, content=body)
+            async with sent(request, addresses, self._connect, httpx2.Timeout(self._time_limit_s)) as response:
+                return await read(response)
 
 
 async def _attempt(response: httpx2.Response) -> Attempt:

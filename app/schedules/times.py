@@ -45,7 +45,7 @@ ONCE_HINT = (
 )
 _SPAN = lazy_pattern(r"(?:[0-9]{1,8}[smhd])+")
 _PART = lazy_pattern(r"([0-9]{1,8})([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class UnfitTime(ValueError):
@@ -135,7 +135,7 @@ def interval_s(expression: str) -> float:
     """Raises UnfitTime."""
     if not _SPAN.fullmatch(expression):
         raise UnfitTime(f"{expression[:64]!a} is no interval. {EVERY_HINT}")
-    seconds = float(sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(expression)))
+    seconds = float(sum(int(number) * SECONDS[unit] for number, unit in _PART.findall(expression)))
     if not LEAST_S <= seconds <= LONGEST_S:
         raise UnfitTime(f"{expression[:64]!a} is too {'short' if seconds < LEAST_S else 'long'}. {EVERY_HINT}")
     return seconds

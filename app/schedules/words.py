@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from cronsim import CronSim
 
-from app.schedules.times import EVERY, MACROS, ONCE, Timetable, zone_named
+from app.schedules.times import EVERY, MACROS, ONCE, SECONDS, Timetable, zone_named
 from app.storage.schedules import ScheduleRow
 from tools.base.patterns import lazy_pattern
 
@@ -17,7 +17,6 @@ _CLOCK = lazy_pattern(r"(?:(today|tomorrow),? )?(?:at )?([01]?[0-9]|2[0-3]):([0-
 _PART = lazy_pattern(r"([0-9]+) ?([dhms])", re.IGNORECASE)
 LONGEST = 64  # characters of such a time
 _UNITS = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
-_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
 def absolute(text: str, zone: str, now: float) -> str:
@@ -27,7 +26,7 @@ def absolute(text: str, zone: str, now: float) -> str:
     """
     here, said = datetime.fromtimestamp(now // 1, zone_named(zone)), text.strip()[:LONGEST]
     if found := _IN.fullmatch(said):
-        seconds = sum(int(number) * _SECONDS[unit.lower()] for number, unit in _PART.findall(found[1]))
+        seconds = sum(int(number) * SECONDS[unit.lower()] for number, unit in _PART.findall(found[1]))
         return _written(now + seconds, zone)
     if not (found := _CLOCK.fullmatch(said)):
         return text
@@ -71,7 +70,7 @@ def span_in_words(seconds: float) -> str:
     """The two largest units of a time, such as "3 hours 12 minutes"."""
     left, parts = round(seconds), list[str]()
     for unit, word in _UNITS.items():
-        count, left = divmod(left, _SECONDS[unit])
+        count, left = divmod(left, SECONDS[unit])
         if count:
             parts.append(f"{count} {word}{'s' if count > 1 else ''}")
     return " ".join(parts[:2]) or "a moment"

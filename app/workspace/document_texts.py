@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from app.core.attachments import PICTURES_ONLY, Attachment, File
+from app.core.attachments import PICTURES_ONLY, File
 from app.core.data_delimiters import as_data
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
@@ -35,28 +35,26 @@ async def with_texts(
     most //= sum(map(bool, found))
     until = asyncio.get_running_loop().time() + WAIT_S
     return await asyncio.gather(
-        *(
-            _with_text(file, sandbox, one, most, until=until) if one else _as_it_is(file)
-            for file, one in zip(files, found, strict=True)
-        )
+        *(_with_text(file, sandbox, one, most, until=until) for file, one in zip(files, found, strict=True))
     )
-
-
-async def _as_it_is(file: File) -> File:
-    return file
 
 
 def with_attachments(messages: Sequence[Message], files: Sequence[File]) -> list[Message]:
     """Return the messages with the attachments of these files, as they have been read."""
     known = {file.attachment.sha256: file.attachment for file in files if file.attachment.text}
-    return [_with_known(message, known) if message.attachments else message for message in messages]
+    return [
+        replace(one, attachments=tuple(known.get(file.sha256, file) for file in one.attachments))
+        if one.attachments
+        else one
+        for one in messages
+    ]
 
 
-def _with_known(message: Message, known: Mapping[str, Attachment]) -> Message:
-    return replace(message, attachments=tuple(known.get(one.sha256, one) for one in message.attachments))
-
-
-async def _with_text(file: File, sandbox: Sandbox | NoSandbox, found: Format, most: int, *, until: float) -> File:
+async def _with_text(
+    file: File, sandbox: Sandbox | NoSandbox, found: Format | None, most: int, *, until: float
+) -> File:
+    if found is None:
+        return file
     attachment = file.attachment
     try:
         async with asyncio.timeout_at(until):

@@ -148,9 +148,9 @@ async def bench() -> None:
         )
         reach = Reach((str(folder / "work"),))
         await build(indexer)
-        [counts] = index.counts(indexer.embedder.name if indexer.embedder else "")
+        [(files, passages, _)] = index.counts(indexer.embedder.name if indexer.embedder else "").values()
         held = (folder / "knowledge.db").stat().st_size
-        print(f"  {counts.files:,} files of {size:,} bytes: {counts.passages:,} passages, an index of {held:,} bytes")
+        print(f"  {files:,} files of {size:,} bytes: {passages:,} passages, an index of {held:,} bytes")
         begun = time.perf_counter()
         await indexer.round()
         print(f"  a look that finds nothing new: {(time.perf_counter() - begun) * 1000:.0f} ms")

@@ -21,13 +21,14 @@ import httpx2
 from app.config.secret_spec import SecretSpec
 from app.config.settings import Settings
 from app.config.sign_in_settings import OidcSpec, is_loopback_url
-from app.notifications.sender import PORTS, Sender, UnfitUrl
+from app.notifications.sender import Sender, UnfitUrl
 from app.redaction.redactor import Redactor
 from app.secrets.sources import SecretSources, SecretUnavailable
 from app.storage.people.secrets import SecretRow
 from routes.access.accounts import NO_ROLE, PROVIDER, Person, key_of
 from routes.protocol.errors import Refused
 from tools.web.bodies import ACCEPT_ENCODING, UnknownPacking, read_body
+from tools.web.url_target import PORTS
 
 if TYPE_CHECKING:
     from jwt import PyJWK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ DEFAULT = "agent"
 FOR_AGENT = {word: name for name, word in IN_CHAT_COMPLETIONS.items()} | {"max_completion_tokens": "max_output_tokens"}
 AGENT = f"{AGENTS}{DEFAULT}"
 FLAGS = {"true": True, "false": False}
-NO_MODES: Mapping[str, Any] = MappingProxyType({})
+PROFILE = "x-dragoman-profile"  # no format has a field for it
 
 
 class ModelChoice(Struct, frozen=True):
@@ -48,22 +47,28 @@ def model_choice(name: str | None) -> ModelChoice:
     return ModelChoice(agent=False, model=name)
 
 
-def modes_of_headers(headers: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the modes that headers such as `X-Dragoman-Temporary: true` name. Raises Refused."""
+def options_of_headers(headers: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the profile and the modes that headers such as `X-Dragoman-Temporary: true` name.
+
+    Raises UnknownProfile, Refused.
+    """
+    profile = headers.get(PROFILE) or None
+    if profile and len(profile) > LONGEST_PROFILE:
+        raise UnknownProfile(
+            f"There is no profile {profile[:40]!a}...: names have at most {LONGEST_PROFILE} characters."
+        )
     given = {name: headers.get(f"x-dragoman-{name.replace('_', '-')}") for name in MODE_NAMES}
     values = {name: FLAGS.get(text, text) for name, text in given.items() if text is not None}
     try:
-        return SessionModes.model_validate(values).model_dump(exclude_none=True)
+        return {"profile": profile} | SessionModes.model_validate(values).model_dump(exclude_none=True)
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         name = str(error["loc"][0]).replace("_", "-")
         raise Refused(400, "invalid_request", f"X-Dragoman-{name.title()}: {error['msg']}") from None
 
 
-def agent_options(
-    request: LaneRequest, absent: WhenAbsent, profile: str | None = None, modes: Mapping[str, Any] = NO_MODES
-) -> RunOptions:
-    """Raises Refused."""
+def agent_options(request: LaneRequest, absent: WhenAbsent, given: Mapping[str, Any]) -> RunOptions:
+    """Return the options of the agent's run; `given` are those of the headers. Raises Refused."""
     instructions = "\n\n".join(message.text for message in _head(request.messages) if message.text.strip())
     if len(instructions) > MOST_OVERRIDE:
         problem = f"The system messages have {len(instructions):,} characters; send at most {MOST_OVERRIDE:,}."
@@ -73,19 +78,9 @@ def agent_options(
         system=SystemText(text=instructions) if instructions else None,
         client_tools=request.tools or None,
         when_absent=absent,
-        profile=known_length(profile),
         **_sampling(request.parameters).model_dump(exclude_none=True),
-        **modes,
+        **given,
     )
-
-
-def known_length(profile: str | None) -> str | None:
-    """Return the name of a profile that may exist. Raises UnknownProfile."""
-    if profile and len(profile) > LONGEST_PROFILE:
-        raise UnknownProfile(
-            f"There is no profile {profile[:40]!a}...: names have at most {LONGEST_PROFILE} characters."
-        )
-    return profile
 
 
 def relayed_parameters(options: RunOptions, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -35,16 +35,7 @@ from routes.lanes.errors import STOPPED, failure_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.kept_turns import keeping, recorded
 from routes.lanes.lane import Lane, LaneRequest, Turn
-from routes.lanes.models import (
-    AGENT,
-    NO_MODES,
-    agent_options,
-    continued,
-    known_length,
-    model_choice,
-    modes_of_headers,
-    relayed_parameters,
-)
+from routes.lanes.models import AGENT, agent_options, continued, model_choice, options_of_headers, relayed_parameters
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
 from routes.lanes.verdicts import Resumed, resumed_run
@@ -54,7 +45,6 @@ from routes.protocol.sse import EventStreamResponse
 from routes.services import Services, current_principal, services_of, traceparent_of
 
 ENDING_S = 1.0  # for a run whose end has been sent
-PROFILE = "x-dragoman-profile"  # no format has a field for it
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
 
@@ -90,8 +80,7 @@ async def serve(lane: Lane, request: Request) -> Response:
             attendance=attendance_of(request),
             body=body,
             place=place,
-            profile=request.headers.get(PROFILE) or None,
-            modes=modes_of_headers(request.headers),
+            given=options_of_headers(request.headers),
             traceparent=traceparent_of(request, services),
         )
         return await serving.answer(request)
@@ -112,9 +101,8 @@ class Serving(Struct, frozen=True):
     attendance: Attendance
     body: ReadBody
     place: OpenStream
-    profile: str | None = None
-    modes: Mapping[str, Any] = NO_MODES
-    traceparent: str = ""
+    given: Mapping[str, Any]  # options of its headers
+    traceparent: str
 
     async def answer(self, request: Request) -> Response:
         lane_request = self.body.request
@@ -152,7 +140,7 @@ class Serving(Struct, frozen=True):
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
-        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.profile, self.modes)
+        options = agent_options(lane_request, WhenAbsent.WAIT if there else WhenAbsent.DENY, self.given)
         new = await self._sessions.turn(lane_request)
         kept = {name: value for name, value in new.modes.items() if getattr(options, name) is None}
         options = options.model_copy(update=kept)
@@ -180,12 +168,7 @@ class Serving(Struct, frozen=True):
                 await self.services.runs.cancel(row.run)
 
     async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
-        options = RunOptions(
-            model=lane_request.model,
-            client_tools=lane_request.tools or None,
-            profile=known_length(self.profile),
-            **self.modes,
-        )
+        options = RunOptions(model=lane_request.model, client_tools=lane_request.tools or None, **self.given)
         messages, files = lane_request.messages, lane_request.files
         if lane_request.previous:
             await self._has_ended(lane_request.previous)

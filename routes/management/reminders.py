@@ -14,9 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.core.clock import known_zone
 from app.core.profile_spec import TEMPORARY as TEMPORARY_MODE
 from app.core.profile_spec import modes_in
-from app.schedules.times import KINDS, Timetable, UnfitTime, checked, zone_named
+from app.schedules.times import KINDS, Timetable, UnfitTime, checked
 from app.schedules.words import absolute, in_words
 from app.storage.schedules import NEW
 from app.storage.store import Store
@@ -112,9 +113,4 @@ def in_session(body: Mapping[str, Any], session: str) -> dict[str, Any]:
 
 def zone_of_machine() -> str:
     """Return the name of the machine's time zone; UTC if it has none that is known."""
-    name = os.environ.get("TZ") or str(LOCALTIME.resolve()).partition("zoneinfo/")[2] or "UTC"
-    try:
-        zone_named(name)
-    except UnfitTime:
-        return "UTC"
-    return name
+    return known_zone(os.environ.get("TZ") or str(LOCALTIME.resolve()).partition("zoneinfo/")[2]) or "UTC"

@@ -15,7 +15,7 @@ from parsing import Arguments
 from tools.base.escape_invisible import visible
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.tool import Context
-from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body, reason_of
+from tools.web.bodies import ACCEPT_ENCODING, Connect, UnknownPacking, connect, is_about_tls, read_body, reason_of, sent
 from tools.web.html_text import Page
 from tools.web.page_text import is_text, media_type, text_of
 from tools.web.public_hosts import Resolve, resolve
@@ -108,30 +108,18 @@ class _Fetch:
 
     async def _open(self, found: UrlTarget) -> httpx2.URL | tuple[bytes, str, bool]:
         """Return the redirect target, or the body: bytes, content type, and whether it was cut."""
-        for last, address in enumerate(found.addresses, start=1 - len(found.addresses)):
-            timeout = httpx2.Timeout(self._limits.seconds, connect=self._limits.connect_s)
-            async with httpx2.AsyncClient(
-                transport=await self._connect(), timeout=timeout, headers=_HEADERS, trust_env=False
-            ) as client:
-                try:
-                    async with client.stream(
-                        "GET",
-                        # The address that was checked: the name is not looked up again.
-                        found.url.copy_with(host=str(address), fragment=None),
-                        headers={"Host": found.url.netloc.decode("ascii")},
-                        extensions={"sni_hostname": found.host},
-                        follow_redirects=False,
-                    ) as response:
-                        return _redirect(found.url, response) or await self._load(found.url, response)
-                except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                    if last == 0 or is_about_tls(error):
-                        raise _unreachable(found, error) from error
-                except httpx2.HTTPError as error:
-                    raise ToolFailed(
-                        f"{shown(found.url)} broke off or is not sent as HTTP should be "
-                        f"({reason_of(error)}): try again once, or another page."
-                    ) from error
-        raise AssertionError("a target has an address")
+        request = httpx2.Request("GET", found.url, headers=_HEADERS)
+        timeout = httpx2.Timeout(self._limits.seconds, connect=self._limits.connect_s)
+        try:
+            async with sent(request, found.addresses, self._connect, timeout) as response:
+                return _redirect(found.url, response) or await self._load(found.url, response)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise _unreachable(found, error) from error
+        except httpx2.HTTPError as error:
+            raise ToolFailed(
+                f"{shown(found.url)} broke off or is not sent as HTTP should be "
+                f"({reason_of(error)}): try again once, or another page."
+            ) from error
 
     async def _load(self, url: httpx2.URL, response: httpx2.Response) -> tuple[bytes, str, bool]:
         if response.status_code != HTTPStatus.OK:

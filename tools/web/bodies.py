@@ -1,14 +1,17 @@
-"""Connections to the web, and bodies of bounded size: what `web_fetch` and `web_search` share."""
+"""Connections to the web, requests to checked addresses, and bodies of bounded size."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 
 import httpx2
 
+from tools.web.addresses import Address
+from tools.web.public_hosts import host_name
 from tools.web.url_target import shown
 
 ACCEPT_ENCODING = "gzip, deflate"  # what is unpacked in small steps, so that a bomb is noticed early
@@ -31,6 +34,35 @@ async def connect() -> httpx2.AsyncBaseTransport:
     """Return a new connection's transport. Never shared: TLS is verified per host, and two may share an address."""
     trusted = await asyncio.to_thread(trusted_certificates)  # the first time reads hundreds of certificates
     return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False)
+
+
+@asynccontextmanager
+async def sent(
+    request: httpx2.Request, addresses: Sequence[Address], connect: Connect, timeout: httpx2.Timeout
+) -> AsyncGenerator[httpx2.Response, None]:
+    """Send a request to the first of these addresses, which were checked, that can be connected to.
+
+    The name is not looked up again, and redirects are not followed. Raises httpx2.HTTPError.
+    """
+    url, sni = request.url, {"sni_hostname": host_name(request.url.raw_host.decode("ascii"))}
+    async with AsyncExitStack() as stack:
+        for last, address in enumerate(addresses, start=1 - len(addresses)):
+            client = httpx2.AsyncClient(transport=await connect(), timeout=timeout, trust_env=False)
+            stream = (await stack.enter_async_context(client)).stream(
+                request.method,
+                url.copy_with(host=str(address), fragment=None),
+                content=request.content or None,
+                headers=request.headers,
+                extensions=sni,
+                follow_redirects=False,
+            )
+            try:
+                response = await stack.enter_async_context(stream)
+                break
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if last == 0 or is_about_tls(error):
+                    raise
+        yield response
 
 
 async def read_body(

@@ -22,7 +22,7 @@ from tools.web.public_hosts import (
     host_name,
 )
 
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 _SHOWN = 200
 
 
@@ -45,7 +45,7 @@ def parsed(written: str) -> httpx2.URL:
         url = httpx2.URL(written.strip())
     except (httpx2.InvalidURL, UnicodeEncodeError) as error:  # the latter: a lone surrogate in the path
         raise ToolFailed(f"{shown(written)} is not a URL ({error}): write it as https://example.com/page.") from error
-    if url.scheme not in _PORTS or not url.host:
+    if url.scheme not in PORTS or not url.host:
         raise ToolFailed(f"{shown(written)} is not a web address: write it in full, as https://example.com/page.")
     if url.port is not None and not 0 < url.port < 65_536:
         raise ToolFailed(f"Port {url.port} does not exist: use a URL without a port, or with one from 1024 to 65535.")
@@ -58,10 +58,10 @@ def same_origin(url: httpx2.URL, other: httpx2.URL) -> bool:
     """Return whether both have the same origin, or the second is the first over https."""
     if _host(url) != _host(other):
         return False
-    ports = [one.port or _PORTS[one.scheme] for one in (url, other)]
+    ports = [one.port or PORTS[one.scheme] for one in (url, other)]
     if url.scheme == other.scheme:
         return ports[0] == ports[1]
-    return other.scheme == "https" and ports == list(_PORTS.values())
+    return other.scheme == "https" and ports == list(PORTS.values())
 
 
 async def target(
@@ -71,7 +71,7 @@ async def target(
     own_addresses: OwnAddresses = own_addresses,
 ) -> UrlTarget:
     """Look up the host, once, and check every address. Raises ToolFailed."""
-    port = url.port or _PORTS[url.scheme]
+    port = url.port or PORTS[url.scheme]
     host = _host(url)
     try:
         return UrlTarget(url, host, await allowed_addresses(host, port, private_hosts, resolve, own_addresses))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any
@@ -24,16 +24,15 @@ from app.models.serving.refusals import UnfitFile
 from tools.base.outcome import ToolFailed
 from tools.base.patterns import lazy_pattern
 from tools.web.addresses import Address, own_addresses
-from tools.web.bodies import Connect, UnknownPacking, connect, read_body, reason_of
+from tools.web.bodies import Connect, UnknownPacking, connect, read_body, reason_of, sent
 from tools.web.public_hosts import HostRefused, OwnAddresses, Resolve, allowed_addresses, host_name, resolve
-from tools.web.url_target import parsed, same_origin, shown
+from tools.web.url_target import PORTS, parsed, same_origin, shown
 
 MAX_REDIRECTS = 5
 MOST_LISTED_BYTES = 2 << 20  # a page of the hub's list has 1,000 files; it is decoded in the event loop
 MOST_NAMED = 40
 PLAN_S = 60.0
 TIMEOUT = httpx2.Timeout(60.0, connect=15.0)
-PORTS = {"http": 80, "https": 443}
 HEADERS = {"User-Agent": "dragoman (model add)", "Accept-Encoding": "identity"}
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PREFIX = "hf:"
@@ -191,8 +190,10 @@ class HubClient:
         """
         sha256 = ""
         for _ in range(MAX_REDIRECTS + 1):
-            async with AsyncExitStack() as stack:
-                response = await self._send(stack, url, headers)
+            addresses = await self._check(url)
+            own = {"Authorization": f"Bearer {self._token}"} if self._token and _is_of(self._hub, url) else {}
+            request = httpx2.Request("GET", url, headers={**HEADERS, **headers, **own})
+            async with sent(request, addresses, self._connect, TIMEOUT) as response:
                 linked = _SHA256.fullmatch(response.headers.get("x-linked-etag", ""))
                 if linked and same_origin(self._hub, url):
                     sha256 = linked[1]
@@ -203,31 +204,13 @@ class HubClient:
                 url = _parsed(response.headers["location"], url)
         raise UnfitFile(f"{_public(url)} redirects more than {MAX_REDIRECTS} times. Use another address.")
 
-    async def _send(self, stack: AsyncExitStack, url: httpx2.URL, headers: Mapping[str, str]) -> httpx2.Response:
-        host, addresses = await self._check(url)
-        own = {**HEADERS, "Host": url.netloc.decode("ascii"), **headers}
-        if self._token and _is_of(self._hub, url):
-            own["Authorization"] = f"Bearer {self._token}"
-        failures: list[Exception] = []
-        for address in addresses:  # those that were checked: the name is not looked up again
-            client = httpx2.AsyncClient(transport=await self._connect(), timeout=TIMEOUT, trust_env=False)
-            await stack.enter_async_context(client)
-            to, sni = url.copy_with(host=str(address), fragment=None), {"sni_hostname": host}
-            try:
-                return await stack.enter_async_context(
-                    client.stream("GET", to, headers=own, extensions=sni, follow_redirects=False)
-                )
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                failures.append(error)
-        raise failures[-1]
-
-    async def _check(self, url: httpx2.URL) -> tuple[str, Sequence[Address]]:
+    async def _check(self, url: httpx2.URL) -> Sequence[Address]:
         if url.scheme != "https" and not _is_of(self._hub, url):
             raise UnfitFile(f"{_public(url)} is not encrypted: models are fetched over https only.")
         try:
             host, port = host_name(url.raw_host.decode("ascii")), url.port or PORTS[url.scheme]
             private = (f"{host}:{port}",) if _is_of(self._hub, url) else ()
-            return host, await allowed_addresses(host, port, private, self._resolve, self._own)
+            return await allowed_addresses(host, port, private, self._resolve, self._own)
         except HostRefused as refused:
             advice = "Nothing was fetched from there; a private mirror is named by model_hub"
             raise UnfitFile(f"{shown(url.host)} {refused}. {advice}.") from None

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from app.config.settings import Settings
 from app.core.profile_spec import (
+    IN_TEMPORARY,
     MODE_NAMES,
-    MODES,
     NEW_FOLDER,
     TEMPORARY,
     SessionDefaults,
@@ -115,10 +115,10 @@ def with_modes(options: RunOptions, modes: SessionModes) -> RunOptions:
         return options
     if values["workspace"] == NEW_FOLDER:
         values["workspace"] = new_folder(temporary=bool(values[TEMPORARY]))
-    sets = {name: value for mode in MODES if values[mode.name] for name, value in mode.sets.items()}
+    sets = IN_TEMPORARY if values[TEMPORARY] else {}
     pinned = options.pinned or NOTHING
     sources = pinned.sources | dict.fromkeys((*modes_of(modes), *sets), SESSION)
-    return options.with_pinned(values | sets, replace(pinned, sources=sources))
+    return options.with_pinned({**values, **sets}, replace(pinned, sources=sources))
 
 
 def defaults_of(settings: Settings, role: Role) -> Mapping[str, Any]:

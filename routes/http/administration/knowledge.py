@@ -35,7 +35,7 @@ def _state(knowledge: Knowledge) -> dict[str, Any]:
     def shown(place: str) -> str:
         return place if place.startswith(f"{DOCUMENTS}:") else os.path.relpath(place, indexer.root)
 
-    counted = {one.place: (one.files, one.passages, one.embedded) for one in index.counts(embedder or "")}
+    counted = index.counts(embedder or "")
     names = "files", "passages", "embedded"
     places = [
         {"place": shown(one), **dict(zip(names, counted.get(one, (0, 0, 0)), strict=True))}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.context.run_rules import LEAST_WINDOW, MOST, SECTIONS, SHOWN, RunFacts, run_rules, sandbox_facts
+from app.context.run_rules import LEAST_WINDOW, MOST, SHOWN, RunFacts, run_rules, sandbox_facts, sections
 from app.models.scripted import Scripted
 from tests.support.models.real_models import embedded
 from tests.support.server.serving import serving
@@ -18,10 +18,11 @@ from tools.tool import Tool
 pytestmark = pytest.mark.anyio
 READING = [tool for tool in TOOLS if tool.risk is Risk.READ]
 COMMANDS = "Commands run in a sandbox."
+TOKENS = {"safety": 30, "approvals": 45, "sandbox": 80, "brevity": 25, "channel": 25}  # at most, of each section
 
 
 def shown(facts: RunFacts, tools: list[Tool]) -> list[str]:
-    return [section.name for section in SECTIONS if section.text(facts, tools)]
+    return [name for name, text in sections(facts, tools, native=True).items() if text]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ async def test_sections_cost_what_the_table_says_and_nothing_in_a_small_window()
 
         for channel in SHOWN:
             facts = RunFacts(sandbox=sandbox, channel=channel)  # type: ignore[arg-type]
-            for section in SECTIONS:
-                assert await tokens(section.text(facts, TOOLS)) <= section.tokens, section.name
+            for name, text in sections(facts, TOOLS, native=True).items():
+                assert await tokens(text) <= TOKENS[name], name
             whole = run_rules(facts, TOOLS, 32_768, native=True)
             assert len(whole) <= MOST and await tokens(whole) <= 250
             assert [run_rules(facts, TOOLS, window, native=True) for window in (4_096, 8_192)] == ["", ""]
