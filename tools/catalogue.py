@@ -316,7 +316,7 @@ SESSION_TOOLS = (
     ),
     _confined(
         SEND,
-        "Send a message to another conversation, whose model acts on it.",
+        'Send a message to another conversation, whose model acts on it. session "new" begins one.',
         _object({"session": _TEXT, "message": _TEXT}),
         Risk.WRITE,
         answering(send_to_session),

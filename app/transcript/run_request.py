@@ -160,6 +160,7 @@ class RunRequest(Struct, frozen=True):
     `helper_of`: the run that delegates it, `sent_by`: the session of the model that has written the message, which is
     `untrusted` if that had read untrusted text. `disabled`: JSON of the tools that a new session goes without.
     `conversation`: the session is the one of this key of the client's, which a new one gets.
+    `subject` is what the title of a new session is made of, where that is not the message.
     `modes` are those of the conversation that a new session goes on from.
     `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
     where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
@@ -194,6 +195,7 @@ class RunRequest(Struct, frozen=True):
     new_session: str = ""
     parked: bool = False
     conversation: str = ""
+    subject: str = ""
     modes: Mapping[str, Any] = NOTHING_SET
 
     @property
@@ -218,4 +220,4 @@ class RunRequest(Struct, frozen=True):
         """Return the title of a new session: the message, or the names of its files."""
         names = ", ".join(file.attachment.file_name for file in self.files)
         words = next((one.text for one in reversed(self.history) if one.role == "user"), "")
-        return title_of(self.message) or title_of(names) or title_of(words) or NAMELESS
+        return title_of(self.subject or self.message) or title_of(names) or title_of(words) or NAMELESS

@@ -126,5 +126,5 @@ class SessionAccess(Protocol):
         ...
 
     async def send(self, session: str, message: str) -> str:
-        """Begin a run with this message in a session, or put it in its queue."""
+        """Begin a run with this message in a session, or in a `new` one, or put it in its queue."""
         ...

@@ -9,6 +9,7 @@ from tools.base.outcome import Progress, Result, ToolFailed, required
 from tools.tool import Context
 
 SEND = "send_to_session"
+NEW = "new"  # in place of the id of a session
 LONGEST = 20_000  # characters of a message
 _OFF = "Other sessions cannot be reached here. Ask the person for what you need."
 
@@ -24,7 +25,7 @@ async def read_session(arguments: Arguments, context: Context) -> AsyncGenerator
 
 
 async def send_to_session(arguments: Arguments, context: Context) -> str:
-    """Begin a run in another session, or queue it there."""
+    """Begin a run in another session, or queue it there, or begin a session with it."""
     message = arguments["message"]
     if not message.strip() or len(message) > LONGEST:
         raise ToolFailed(f"message must have 1 to {LONGEST:,} characters.")

@@ -1,7 +1,8 @@
 """The other sessions of a run's principal: listed, read as data, and written to with at most the run's own rights.
 
 A message begins an ordinary run there. Such a run cannot send messages itself, and counts like a follow-up: since the
-person last wrote in that session there are at most `max_follow_ups` of both together. Grants of that session, which
+person last wrote in that session there are at most `max_follow_ups` of both together. A message may begin a session of
+its own: a run that has sent `max_follow_ups` messages begins none. Grants of that session, which
 its person gave to another conversation, do not count in it.
 """
 
@@ -37,12 +38,14 @@ from app.storage.sessions import SessionRow
 from app.transcript.run_request import NotFound, RunRequest, SessionBusy, Stopping
 from tools.base.outcome import Result, ToolFailed
 from tools.base.pause_check import Paused
-from tools.builtin.session_tools import SEND
+from tools.builtin.session_tools import NEW, SEND
 
 LISTED = 20
 RESULT_CHARACTERS = 500  # of a tool's result in a session that is read
 PAGE = 6_000  # characters
 LONGEST_QUERY = 200
+_LASTS = "This conversation is temporary: it begins no other one. Answer here instead."
+_ENOUGH = "This run has sent as many messages as may be (max_follow_ups): it begins no session. Ask the person."
 _SENDING: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # sessions that are being sent to
 
 
@@ -87,49 +90,61 @@ class CallSessions(Struct, frozen=True):
         return Result(ok=True, text=f"{as_data(title, page)}\n{note}", untrusted=tainted, labels=labels)
 
     async def send(self, session: str, message: str) -> str:
-        """Begin a run with this message in a session, or put it in its queue."""
-        row = await self._session(session)
+        """Begin a run with this message in a session, or in a new one, or put it in its queue."""
         own = self.parent.conversation.session
+        if session == NEW:
+            self._may_begin()
+            return await self._send(None, own, message)
+        row = await self._session(session)
         if row.id == own:
             raise ToolFailed("That is this conversation. Name another one: list_sessions shows them.")
         async with _SENDING.setdefault(row.id, asyncio.Lock()):  # else two might both have the last room
-            return await self._send(row, own, message)
+            return await self._send(row.id, own, message)
 
-    async def _send(self, row: SessionRow, own: str, message: str) -> str:
+    def _may_begin(self) -> None:
+        """Raise ToolFailed where no session may be begun."""
+        if self.options.temporary:
+            raise ToolFailed(_LASTS)
+        sent = [one for one in self.parent.scope.totals.actions.values() if one.name == SEND and one.outcome == "ok"]
+        if len(sent) >= self.server.settings.max_follow_ups:
+            raise ToolFailed(_ENOUGH)
+
+    async def _send(self, session: str | None, own: str, message: str) -> str:
         store = self.server.store
         parent = self.parent
         settings = self.server.settings
-        room = await room_in(row.id, store, settings.max_follow_ups)
+        room = await room_in(session or NEW, store, settings.max_follow_ups)
         if not room:
             raise ToolFailed(
-                f"Session {row.id} has had as many messages and follow-ups as may be (max_follow_ups) since the person "
-                "last wrote there. Ask the person to go on there."
+                f"Session {session} has had as many messages and follow-ups as may be (max_follow_ups) since the "
+                "person last wrote there. Ask the person to go on there."
             )
-        options = await self._options(row.id, min(ROUNDS, settings.max_rounds, max(1, room.requests)))
+        options = await self._options(session, min(ROUNDS, settings.max_rounds, max(1, room.requests)))
         words = as_data(f"Message of the model in the session {own}, not of the person", message)
         turn = RunRequest(
             words,
-            row.id,
+            session,
             when_busy="queue",
             time_limit_s=options.time_limit_s or settings.run_time_limit_s,
             policy=options.policy(),
             asked=False,
             sent_by=own,
+            subject=message,
             untrusted=is_tainted(parent),
             labels=labels_of(parent),
             traceparent=self.server.runs.ledger.observers.traceparent(parent.run, parent.call),
         )
         try:
-            agent = await self.server.agent(parent.scope.gate.principal, options, row.id)
+            agent = await self.server.agent(parent.scope.gate.principal, options, session)
             agent.scope.gate.takes_grants = False
             run = await self.server.runs.start(agent, parent.scope.gate.principal, turn)
         except (*UNFIT, NotFound, SessionBusy, Paused, Stopping) as refused:
             raise ToolFailed(f"The message was not sent: {refused}") from refused
-        return f"Sent: run {run.id} answers it in the session {row.id}. read_session shows what comes of it."
+        return f"Sent: run {run.id} answers it in the session {run.session}. read_session shows what comes of it."
 
-    async def _options(self, session: str, rounds: int) -> RunOptions:
-        """Return the options of the run: those of this one, narrowed by those of the session's last one."""
-        last = await self.server.store.last_runs(session, None, 1)
+    async def _options(self, session: str | None, rounds: int) -> RunOptions:
+        """Return the options of the run: those of this one, narrowed by those of the session's last one, if any."""
+        last = await self.server.store.last_runs(session, None, 1) if session else ()
         try:
             before = RunOptions.of_policy(last[0].policy if last else "{}")
         except ValidationError:

@@ -275,6 +275,36 @@ async def test_other_sessions_are_read_as_data_and_written_to_within_bounds(tmp_
         assert not missing["ok"] and "no such session" in missing["text"]
 
 
+async def test_a_message_begins_a_session_of_its_own(tmp_path: Path) -> None:
+    replies: dict[str, Any] = {"Plant it": ["It is planted."]}
+    begins = tool_call("send_to_session", session="new", message="Plant it.\nNow.")
+    again = tool_call("send_to_session", session="new", message="Dig there.")
+    replies = {"First": [tool_call("read_file", path="a.txt"), begins, again, "Done."], **replies}
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("Words of others.")
+    rules = [{"match": "read_file", "untrusted": True}]
+    flags: dict[str, Any] = {"session_tools": True, "max_follow_ups": "1", "tools": json.dumps(rules)}
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model := ByTask(replies), **flags) as served:
+        events = await served.chat("First", approval="auto", tools=["read_file", "send_to_session"])
+        _, sent, refused = of_kind(events, "tool.finished")
+        assert sent["ok"] and not refused["ok"] and "max_follow_ups" in refused["text"]
+        listed = (await served.client.get("/sessions")).json()["sessions"]
+        [begun] = [one for one in listed if one["id"] != events[0]["session"]]
+        assert begun["title"] == "Plant it." and begun["id"] in sent["text"]
+        while run := await served.services.runs.under_way(begun["id"]):
+            await served.services.runs.ended(run)
+        shown = (await served.client.get(f"/sessions/{begun['id']}")).json()
+        assert "not of the person" in shown["messages"][0]["text"] and shown["messages"][1]["text"] == "It is planted."
+        assert (await served.events(shown["runs"][0]["id"]))[0]["tools"] == ["read_file"]
+        assert await served.services.store.tainted(begun["id"]), "its sender has read untrusted text"
+        for mode, kind, field in (("temporary", "tool.finished", "text"), ("read_only", "tool.rejected", "reason")):
+            model.add(mode, begins, "Could not.")
+            closed = await served.chat(mode, approval="auto", **{mode: True})
+            [answer] = of_kind(closed, kind)
+            assert mode.replace("_", "-") in answer[field] and not answer.get("ok"), mode
+        assert len((await served.client.get("/sessions")).json()["sessions"]) == 3, "the read-only one, and no other"
+
+
 async def test_the_terminal_shows_helpers_and_answers_for_them(tmp_path: Path) -> None:
     write = tool_call("write_file", path="a.txt", content="x")
     replies = {"Ask": [delegates("Help"), "Done."], "Help": [write, "Written."]}
