@@ -35,6 +35,8 @@ from tools.builtin.submit_plan import NAME as SUBMIT_PLAN
 MAX_TEXT = 200_000  # characters of an answer that the terminal event repeats
 MAX_ARGUMENTS = 500  # characters of a call's arguments that are remembered
 
+FAILING = "Calls failed again and again: the model was instructed to say what is wrong, and to change the way."
+
 Outcome = Literal["ok", "failed", "refused", "unknown"]
 
 
@@ -51,7 +53,8 @@ class RunTotals(Struct):
 
     `calls` are those that the model has made, which limits count, also if they were refused. `dearest` is the most
     tokens that one request has taken, `cost` None until a model with a price has answered. `actions` are by call,
-    `notices` counts the notices by code and words.
+    `notices` counts the notices by code and words. `failures` are the calls in a row that failed, or were refused;
+    `warned`: the notice FAILING was sent about them.
     """
 
     rounds: int = 0
@@ -65,6 +68,8 @@ class RunTotals(Struct):
     times: RunTimes = field(default_factory=RunTimes)
     actions: dict[str, Action] = field(default_factory=dict)
     notices: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failures: int = 0
+    warned: bool = False
 
     @property
     def tokens(self) -> int:
@@ -119,6 +124,7 @@ class RunTotals(Struct):
     def remember(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == Notice.type:
             self.notices[fields["code"], fields["message"]] += 1
+            self.warned |= fields["message"] == FAILING
             return
         if kind == ToolRejected.type and fields["reason"] in NEVER_MADE:  # of two twins, the other is the action
             if fields["reason"] == THOUGHT:
@@ -130,8 +136,14 @@ class RunTotals(Struct):
                 action.arguments = json.dumps(fields["arguments"])[:MAX_ARGUMENTS]
             case ToolFinished.type:
                 action.outcome = "ok" if fields["ok"] else "unknown" if fields["text"] == INTERRUPTED else "failed"
+                self._count(failed=not fields["ok"])
             case ToolRejected.type:
                 action.outcome = "refused"
+                self._count(failed=True)
+
+    def _count(self, *, failed: bool) -> None:
+        self.failures = self.failures + 1 if failed else 0
+        self.warned &= failed
 
     def finished(self, reason: str, code: Sequence[str] = ()) -> RunFinished:
         """Return the terminal event. `code`: the blocks of code that the run called, which its text repeats."""

@@ -27,6 +27,7 @@ from app.runs.discipline.reminders import (
     MOST_BREAKS,
     MOST_NUDGES,
     NUDGED,
+    failing,
     goes_on,
     nearly_over,
     times_sent,
@@ -116,10 +117,11 @@ class LimitEnforcer:
             last = filter(None, (go_on, self.wanting, LAST if offers else ""))  # behind its reply
             return RoundPlan(tools=False, notes=tuple(last), notices=broken, ends=ends, go_on=resumed)
         notes, notices = nearly_over(self.limits.nearly(totals, self._elapsed_s()), totals)
+        failed, failures = failing(totals)
         nudge, self._nudge = self._nudge, ""
         nudged = (Notice("nudge", NUDGED),) if nudge else ()
-        sentences = filter(None, (go_on, self.wanting, nudge, *notes))
-        return RoundPlan(notes=tuple(sentences), notices=(*nudged, *notices), go_on=resumed)
+        sentences = filter(None, (go_on, self.wanting, nudge, *failed, *notes))
+        return RoundPlan(notes=tuple(sentences), notices=(*nudged, *failures, *notices), go_on=resumed)
 
     def go_on(self, plan: RoundPlan, reply: Reply, failure: ProviderFailed, totals: RunTotals) -> Notice | None:
         """After an answer that broke off: what to tell, if the run goes on with another round, twice in a row.

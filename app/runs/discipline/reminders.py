@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from app.core.events import Notice
 from app.core.provider import ProviderFailed
 from app.runs.discipline.limits import Gauge
-from app.transcript.run_totals import RunTotals
+from app.transcript.run_totals import FAILING, RunTotals
 
 LAST = (
     "No tools can be used any more. Answer now in plain text, from what you know so far. "
@@ -27,8 +27,10 @@ BEGINS = "The answer broke off before its first word, and {model} begins anew. {
 NUDGED = "The reply ended as if a tool call were to follow, and none did: the model was asked to go on."
 LOOPING = "The model made the same calls with the same results again and again: it answers without tools now."
 NEARLY = "Nearly all {unit} of this run are used: the model was told to finish."
+FAILED = "The last {count} calls failed. Say what is wrong, and change the way, or ask the person."
 
 MOST_NUDGES = 2
+MOST_FAILURES = 4  # calls in a row, of any kind, until the model gets a note
 MOST_BREAKS = 2  # of answers in a row, until a run fails
 
 
@@ -47,6 +49,14 @@ def nearly_over(gauges: Iterable[Gauge], totals: RunTotals) -> tuple[tuple[str, 
         return (), ()
     left = ", ".join(gauge.left for gauge, _ in news)
     return (f"Little is left: {left}. Finish the task now, then give your answer.",), tuple(one for _, one in news)
+
+
+def failing(totals: RunTotals) -> tuple[tuple[str, ...], tuple[Notice, ...]]:
+    """Return the note and the notice about calls that failed in a row: once a row, and at most twice in a run."""
+    notice = Notice("nudge", FAILING)
+    if totals.warned or totals.failures < MOST_FAILURES or times_sent(notice, totals) >= MOST_NUDGES:
+        return (), ()
+    return (FAILED.format(count=totals.failures),), (notice,)
 
 
 def _nearly(gauge: Gauge) -> Notice:

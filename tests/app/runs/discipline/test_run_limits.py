@@ -26,13 +26,13 @@ from app.runs.discipline.fallback_answer import WHY, fallback_answer
 from app.runs.discipline.limit_enforcer import ANSWERED, NOT_RUN, LimitEnforcer
 from app.runs.discipline.limits import Limits
 from app.runs.discipline.loop_detector import STREAK
-from app.runs.discipline.reminders import AGAIN, GO_ON, LAST, LOOPING, NUDGED
+from app.runs.discipline.reminders import AGAIN, FAILED, GO_ON, LAST, LOOPING, NUDGED
 from app.storage.runs import EventRow
 from app.transcript.conversation import Conversation
 from app.transcript.reply import Reply
 from app.transcript.reply_calls import TWICE
 from app.transcript.round_plan import RoundPlan
-from app.transcript.run_totals import RunTotals, totals_of
+from app.transcript.run_totals import FAILING, RunTotals, totals_of
 from parsing import Call
 from tests.support.models.histories import store_nothing
 
@@ -338,3 +338,31 @@ def test_a_call_is_not_compared_with_each_that_was_made_in_the_other_way() -> No
     assert compared <= 2 * 400
     asked = [(call.dialect == NATIVE, call.arguments["command"]) for call in reply.calls]
     assert asked == [*((False, str(n)) for n in range(100)), *((True, str(n)) for n in range(100, 300))]
+
+
+def test_a_row_of_failed_calls_is_noted_once_and_twice_in_a_run() -> None:
+    discipline, used, log = LimitEnforcer(Limits(100)), RunTotals(), list[EventRow]()
+
+    def record(event: AgentEvent) -> None:
+        used.record(event)
+        log.append(EventRow("run", len(log) + 1, event.type, encode(event)))
+
+    def noted(*ended: bool | None) -> list[str]:
+        """Return the notes behind calls that ended so (None: refused), also as they are after a restart."""
+        for ok in ended:
+            call = f"c{len(log)}"
+            record(ToolRejected("No.", call, "bash") if ok is None else ToolFinished(call, "bash", ok, "", 0.0))
+        plan, anew = discipline.plan(used), LimitEnforcer(Limits(100)).plan(totals_of(log, ()))
+        assert (plan.notes, plan.notices) == (anew.notes, anew.notices)
+        for notice in plan.notices:
+            record(notice)
+        return [*plan.notes]
+
+    record(ToolRejected(TWICE, "c", "bash"))  # of two twins, the other is made
+    assert noted(False, None, False) == []
+    assert noted(None) == [FAILED.format(count=4)]
+    assert noted(False, False, False, False, False) == [], "once a row"
+    assert noted(True, False, False, False) == []
+    assert noted(None, None) == [FAILED.format(count=5)]
+    assert noted(True, False, False, False, False) == [], "twice in a run"
+    assert used.notices["nudge", FAILING] == 2
