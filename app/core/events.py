@@ -139,12 +139,17 @@ class ToolFinished(Struct, frozen=True):
 
 
 class ToolRejected(Struct, frozen=True):
-    """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought."""
+    """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought.
+
+    `code` is the row of the table of decisions that refused it, as the audit names it without the name of a hook;
+    `unreadable` for a call that could not be parsed. Other rejections, such as that of a person, have none.
+    """
 
     type: ClassVar[str] = "tool.rejected"
     reason: str
     call: str | None = None
     name: str | None = None
+    code: str | None = None
 
 
 class ToolHanded(Struct, frozen=True):

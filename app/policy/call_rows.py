@@ -49,6 +49,11 @@ def author_of(refusal: Refuse) -> str:
     return POLICY if refusal.by in _OF_POLICY else refusal.by
 
 
+def code_of(refusal: Refuse) -> str | None:
+    """Return the name of the row that has refused a call, without that of the hook."""
+    return refusal.by.partition(" ")[0] or None
+
+
 def quotation_refusal(name: str, place: str, why: str) -> str:
     """Return the message to the model for a quoted call that is not run."""
     return (

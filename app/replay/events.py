@@ -23,6 +23,7 @@ VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
     events.ToolFinished.type: ("duration_s",),
     events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
+    events.ToolRejected.type: ("code",),  # the reason says it; earlier logs have none
     events.Notice.type: ("retry_at",),
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",

@@ -34,7 +34,7 @@ from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolReje
 from app.core.messages import AskedCall, unanswered
 from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
-from app.policy.call_rows import UNREADABLE, CallRequest, author_of, decide_call, quotation_refusal
+from app.policy.call_rows import UNREADABLE, CallRequest, author_of, code_of, decide_call, quotation_refusal
 from app.policy.decision_facts import facts_of
 from app.policy.decisions import audit_of, denial_of
 from app.policy.gate_rows import ANSWERABLE
@@ -139,7 +139,7 @@ class ToolExecutor(Struct):
         decision = decide_call(request)
         self.audit(context, call, decision, self._facts(request, wanted))
         if isinstance(decision, Refuse):
-            await self._refuse(context, call, decision.reason, self._shown(call, decision))
+            await self._refuse_by_row(context, call, decision)
             return
         self.handed.append(call.id)
         context.conversation.hand_over(call.id)
@@ -179,7 +179,7 @@ class ToolExecutor(Struct):
             # It may have been asked for before the server was restarted.
             if row := await self.scope.approvals.withdraw(context.run, author_of(decision)):
                 await context.emit(resolution_event(row))
-            await self._refuse(context, call, decision.reason, self._shown(call, decision))
+            await self._refuse_by_row(context, call, decision)
             await context.emit_all(self.scope.guards.news(conversation))
         elif asked and number_of(asked, call.id):  # what a person says of it holds, whatever the rules say by now
             await self._decided(context, call, await self.scope.approvals.current(asked), resolved=unanswered.resolved)
@@ -223,12 +223,14 @@ class ToolExecutor(Struct):
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
-    async def _refuse(self, context: RunContext, call: AskedCall, reason: str, right_form: str = "") -> None:
+    async def _refuse(self, context: RunContext, call: AskedCall, reason: str) -> None:
         await context.emit(ToolRejected(reason, call.id, call.name))
-        context.conversation.answer(call, reason + right_form)
+        context.conversation.answer(call, reason)
 
-    def _shown(self, call: AskedCall, decision: Refuse) -> str:
-        return self._right_form(call, decision.intended) if decision.intended else ""
+    async def _refuse_by_row(self, context: RunContext, call: AskedCall, decision: Refuse) -> None:
+        await context.emit(ToolRejected(decision.reason, call.id, call.name, code_of(decision)))
+        shown = self._right_form(call, decision.intended) if decision.intended else ""
+        context.conversation.answer(call, decision.reason + shown)
 
     def _right_form(self, call: AskedCall, name: str) -> str:
         """Return the lines that show how the tool is called, if it is one."""
@@ -369,8 +371,8 @@ class ToolExecutor(Struct):
         final = replace(call, arguments=json.loads(row.edited)) if row.edited else call
         if row.edited and self.scope.hooks:  # they were asked about other arguments
             await self.scope.hooks.before_call(final, context.conversation, untrusted=self.scope.gate.policy.tainted)
-            if denial := self.scope.hooks.denial(call.id):
-                await self._refuse(context, call, denial)
+            if isinstance(denied := self.scope.hooks.decision(call.id), Refuse):
+                await self._refuse_by_row(context, call, denied)
                 return
         if unseen := [one for one in self._secrets(final) if bound_to([one]) not in row.secrets.splitlines()]:
             await self._refuse(context, call, UNSEEN.format(name=call.name, by=row.by, secrets=in_words(unseen)))

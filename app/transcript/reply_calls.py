@@ -21,6 +21,7 @@ from tools.base.permit import canonical
 
 TWICE = "The same call came twice, natively and in the text: it is made once."
 THOUGHT = "This call stood in the model's thoughts: it was not run."
+UNREADABLE = "unreadable"  # the code of a call that could not be understood
 TEXT = "text"  # the source of calls that are no native ones
 Unpaired = dict[str, list[AskedCall]]
 
@@ -109,7 +110,7 @@ class ReplyCalls:
             self._written.append(rejected)
             self._raw[call] = bad.raw
         self.refused[call] = bad.reason
-        return ToolRejected(bad.reason, call, name or None)
+        return ToolRejected(bad.reason, call, name or None, UNREADABLE)
 
     def drop_open(self, why: str) -> Iterator[AgentEvent]:
         """Reject the calls that have not ended: they were never made."""

@@ -30,7 +30,7 @@ from app.core.messages import AskedCall, Message
 from app.core.provider import ProviderFailed
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
-from app.policy.call_rows import CallRequest, decide_call
+from app.policy.call_rows import CallRequest, code_of, decide_call
 from app.policy.decision_facts import facts_of
 from app.provenance.native_text import calls_in_text
 from app.runs.agent import Agent
@@ -142,15 +142,15 @@ class RelayAgent(Agent):
                 continue
             request = self._call_request(relayed.call)
             decision = decide_call(request)
-            refused = decision.reason if isinstance(decision, Refuse) else None
             if number >= most > 0:
                 await context.emit(ToolRejected(TOO_MANY.format(limit=most), relayed.call.id, relayed.call.name))
                 continue
             if not relayed.unreadable:
                 facts = facts_of(request, self.scope.gate, self._tool(relayed.call), relayed.call.arguments)
                 self.calls.audit(context, relayed.call, decision, facts)
-            if refused is not None:
-                await context.emit(ToolRejected(refused, relayed.call.id, relayed.call.name))
+            if isinstance(decision, Refuse):
+                code = code_of(decision)
+                await context.emit(ToolRejected(decision.reason, relayed.call.id, relayed.call.name, code))
             else:
                 allowed.append(relayed)
         await context.conversation.stored()

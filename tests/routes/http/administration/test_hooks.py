@@ -74,7 +74,7 @@ async def test_a_guard_sees_the_arguments_that_run_and_may_deny_them(tmp_path: P
     assert (payload["version"], payload["event"], payload["tool"]) == (1, "before_tool", "write_file")
     assert payload["principal"] == "local" and payload["untrusted"] is False
     rejected = next(event for event in events if event["type"] == "tool.rejected")
-    assert "Rule 7." in rejected["reason"] and events[-1]["type"] == "run.finished"
+    assert rejected["code"] == "hook" and "Rule 7." in rejected["reason"] and events[-1]["type"] == "run.finished"
     assert not (tmp_path / "work" / "note.txt").exists()
 
 
@@ -153,7 +153,8 @@ async def test_edited_arguments_are_asked_about_again(tmp_path: Path) -> None:
             edited = {"decision": "approve", "arguments": {"path": "other.txt", "content": "x"}}
             await served.client.post(f"/runs/{run}/approvals/{question['call']}", json=edited)
             events = [event async for event in turn]
-    assert "tool.started" not in kinds(events) and "tool.rejected" in kinds(events)
+    assert "tool.started" not in kinds(events)
+    assert [one["code"] for one in events if one["type"] == "tool.rejected"] == ["hook"]
 
 
 async def test_a_withheld_result_does_not_reach_the_model_or_its_record(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ async def test_a_relay_hands_nothing_over_without_the_right_to_client_tools(tmp_
         row = await runs.start(relay, bob, RunRequest("", history=history, unlisted=True))
         async with aclosing(runs.watch(row.id, 0)) as pages:
             events = [json.loads(one.data) async for page in pages for one in page]
-        assert [one["call"] for one in of_kind(events, "tool.rejected")] and not of_kind(events, "tool.handed")
+        assert [one["code"] for one in of_kind(events, "tool.rejected")] == ["token"] * 2
+        assert not of_kind(events, "tool.handed")
         assert end_reason(events) == "answered"
         audit = (await served.client.get("/audit")).json()["audit"]
         assert [one["decision"] for one in audit] == ["refuse", "refuse"]

@@ -302,6 +302,7 @@ async def test_a_message_begins_a_session_of_its_own(tmp_path: Path) -> None:
             closed = await served.chat(mode, approval="auto", **{mode: True})
             [answer] = of_kind(closed, kind)
             assert mode.replace("_", "-") in answer[field] and not answer.get("ok"), mode
+            assert answer.get("code") == (mode if kind == "tool.rejected" else None)
         assert len((await served.client.get("/sessions")).json()["sessions"]) == 3, "the read-only one, and no other"
 
 
