@@ -141,7 +141,7 @@ def _run(
         if wrong:
             yield Result(ok=False, text=wrong)
             return
-        principal = await principal_named(services.store, context.principal)
+        principal = await principal_named(services.store, context.principal, context.speaker)
         response = await _answer(handler, arguments, principal, server, context.session)
         text = bytes(response.body).decode()
         names = services.settings.label_policy.names
