@@ -52,7 +52,7 @@ async def show_schedule(request: Request) -> Response:
 
 
 async def add_schedule(request: Request) -> Response:
-    """Add a schedule. See [its fields](schedules.md#fields). Guests may where `schedules_per_guest` lets them."""
+    """Add a schedule. See [its fields](schedules.md#fields). Guests may unless `schedules_per_guest` is 0."""
     services, principal = services_of(request), current_principal(request)
     scheduler = services.automation.scheduler
     check_room(services, principal, 0, Kind.SCHEDULES)
@@ -211,7 +211,7 @@ ROUTES = tagged(
     Route(
         "POST /schedules",
         add_schedule,
-        rights="not guests",
+        rights="user",
         answer="@Schedule",
         statuses=(201,),
         errors=(409,),
