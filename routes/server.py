@@ -87,7 +87,6 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.management.tools import management_tools, reminder_tool
 from routes.openapi import handler as openapi
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
@@ -205,10 +204,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers += forwarding(services, answer)
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
-    if settings.reminders and settings.max_schedules:
-        services.factory.built_in = (*services.factory.built_in, reminder_tool(server, services))
-    if settings.management_tools:
-        services.factory.built_in = (*services.factory.built_in, *management_tools(server, services))
+    services.own_routes.serve(server)
     services.runs.outboxes.append(RecordedFrames().of_run)
     server.state.seen = Seen()
     server.state.attendance = Attendance()

@@ -34,6 +34,7 @@ from routes.access.local_admin import LocalAdmin, opened_local_admin
 from routes.access.members import Speakers
 from routes.access.oidc import Provider, opened_provider
 from routes.access.request_rates import Rates, rates_of
+from routes.management.tools import OwnRoutes
 from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory
@@ -68,6 +69,7 @@ class Services(Struct, kw_only=True):
     rates: Rates
     replication: Replication
     speakers: Speakers
+    own_routes: OwnRoutes
     local: LocalAdmin = field(default_factory=LocalAdmin)
     examined: set[str] = field(default_factory=set)  # endpoints whose models are being examined
     provider: Provider | None = None
@@ -125,6 +127,7 @@ async def open_services(
             rates=rates,
             speakers=Speakers(storage.store, rates, manager.runs.ledger.limits, settings.max_members),
             replication=storage.replication,
+            own_routes=running.own_routes,
             local=opened_local_admin(settings.data_dir),
             provider=opened_provider(settings, storage.redactor, SecretSources.of(settings, os.environ)),
         )

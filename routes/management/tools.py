@@ -6,44 +6,69 @@ The handler checks the rights and the fields, as it does for a request from outs
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
+from app.config.settings import Settings
 from app.policy.current_rights import principal_named
 from app.storage.principals import Principal
+from app.storage.store import Store
 from parsing import Arguments
 from routes.management.actions import AREAS, SCHEDULES, TEXT, Action, Area
 from routes.management.reminders import ABOUT, Reminders, zone_of_machine
 from routes.protocol.application import ServedRoute
 from routes.protocol.refusals import FORESEEN, refuse
-from routes.services import Services
 from tools.base.outcome import Progress, Result
+from tools.base.patterns import lazy_pattern
 from tools.base.rights import OutboundEffect, Risk, Role
 from tools.catalogue import LARGE_WINDOW
 from tools.tool import Context, Tool
 
 ACTION = "action"
+_PARAMETER = lazy_pattern(r"{(\w+)")
+
+
+class OwnRoutes(Struct):
+    """The routes of the server. Its tools are there before it, as the runs of an earlier server have them."""
+
+    server: Starlette | None = None
+    _routes: dict[tuple[str, str], ServedRoute] = field(default_factory=dict)
+
+    def serve(self, server: Starlette, areas: Sequence[Area] = (SCHEDULES, *AREAS)) -> None:
+        """Take the routes of a server. Raises KeyError for an action whose route it does not have."""
+        self.server = server
+        self._routes = {
+            (route.path, method): route
+            for route in server.routes
+            if isinstance(route, ServedRoute)
+            for method in route.methods or ()
+        }
+        for area in areas:
+            for action in area.actions:
+                self.of(action)
+
+    def of(self, action: Action) -> ServedRoute:
+        return self._routes[action.path, action.method]
 
 
 class Handler(Struct, frozen=True):
-    """An action with its route. `needed` are the parameters of the path that a call has to give."""
+    """An action with the routes. `needed` are the parameters of the path that a call has to give."""
 
     action: Action
-    route: ServedRoute
+    routes: OwnRoutes
 
     @property
     def needed(self) -> list[str]:
-        return [name for name in self.route.param_convertors if name not in self.action.fixed]
+        return [name for name in _PARAMETER.findall(self.action.path) if name not in self.action.fixed]
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -51,16 +76,18 @@ class Handler(Struct, frozen=True):
         return {**dict.fromkeys(self.needed, TEXT), **self.action.query, **self.action.body}
 
 
-def management_tools(server: Starlette, services: Services, areas: Sequence[Area] = AREAS) -> list[Tool]:
-    """A tool for each area. Raises KeyError for an action whose route the server does not have."""
-    return [_tool(area, _handlers(area, server), server, services) for area in areas]
+def management_tools(routes: OwnRoutes, settings: Settings, store: Store) -> list[Tool]:
+    """The tools that are switched on: one for each area."""
+    reminding = [_reminder_tool(routes, settings, store)] if settings.reminders and settings.max_schedules else []
+    names = settings.label_policy.names
+    areas = AREAS if settings.management_tools else ()
+    return [*reminding, *(_tool(area, _handlers(area, routes), store, names) for area in areas)]
 
 
-def reminder_tool(server: Starlette, services: Services, clock: Callable[[], float] = time.time) -> Tool:
+def _reminder_tool(routes: OwnRoutes, settings: Settings, store: Store) -> Tool:
     """The tool for the schedules of each person. Its calls ask by what they do, and `add` always."""
-    settings = services.settings
-    reminders = Reminders(settings.time_zone or zone_of_machine(), clock)
-    handlers = _handlers(SCHEDULES, server)
+    reminders = Reminders(settings.time_zone or zone_of_machine())
+    handlers = _handlers(SCHEDULES, routes)
     by_name = {handler.action.name: handler for handler in handlers}
 
     def leaves(arguments: Arguments, folder: Path) -> OutboundEffect | None:
@@ -69,7 +96,7 @@ def reminder_tool(server: Starlette, services: Services, clock: Callable[[], flo
         return None if handler is None or _unfit(handler, arguments) else reminders.leaves(arguments, folder)
 
     return msgspec.structs.replace(
-        _tool(SCHEDULES, handlers, server, services, reminders),
+        _tool(SCHEDULES, handlers, store, settings.label_policy.names, reminders),
         role=Role.GUEST if settings.schedules_per_guest else Role.USER,
         approval="mode",
         untrusted=False,
@@ -80,22 +107,15 @@ def reminder_tool(server: Starlette, services: Services, clock: Callable[[], flo
     )
 
 
-def _handlers(area: Area, server: Starlette) -> list[Handler]:
-    """Raises KeyError for an action whose route the server does not have."""
-    routes = {
-        (route.path, method): route
-        for route in server.routes
-        if isinstance(route, ServedRoute)
-        for method in route.methods or ()
-    }
-    return [Handler(one, routes[one.path, one.method]) for one in area.actions]
+def _handlers(area: Area, routes: OwnRoutes) -> list[Handler]:
+    return [Handler(one, routes) for one in area.actions]
 
 
 def _tool(
     area: Area,
     handlers: Sequence[Handler],
-    server: Starlette,
-    services: Services,
+    store: Store,
+    labels: Sequence[str],
     reminders: Reminders | None = None,
 ) -> Tool:
     by_name = {handler.action.name: handler for handler in handlers}
@@ -106,7 +126,7 @@ def _tool(
         f"{ABOUT if reminders else 'Manage this server.'} {'; '.join(map(_described, handlers))}.",
         {"type": "object", "properties": {ACTION: actions} | fields, "required": [ACTION]},
         Risk.WRITE,
-        _run(by_name, server, services, reminders, labelled=area.labelled),
+        _run(by_name, store, labels, reminders, labelled=area.labelled),
         role=Role.ADMIN,
         approval="always",
         confined=True,
@@ -127,8 +147,8 @@ Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
 
 def _run(
     handlers: Mapping[str, Handler],
-    server: Starlette,
-    services: Services,
+    store: Store,
+    names: Sequence[str],
     reminders: Reminders | None,
     *,
     labelled: bool,
@@ -137,14 +157,13 @@ def _run(
         handler = handlers[arguments[ACTION]]  # an action of the schema, which was checked
         wrong = _unfit(handler, arguments)
         if not wrong and reminders:
-            wrong = await reminders.objection(arguments, context, services.store)
+            wrong = await reminders.objection(arguments, context, store)
         if wrong:
             yield Result(ok=False, text=wrong)
             return
-        principal = await principal_named(services.store, context.principal, context.speaker)
-        response = await _answer(handler, arguments, principal, server, context.session)
+        principal = await principal_named(store, context.principal, context.speaker)
+        response = await _answer(handler, arguments, principal, context.session)
         text = bytes(response.body).decode()
-        names = services.settings.label_policy.names
         labels = shown_labels(text, names) if labelled else ()
         if handler.action.shows and _holds(text):
             labels = tuple(names)
@@ -183,12 +202,10 @@ def _holds(text: str) -> bool:
     return bool(text) and any(json.loads(text).values())
 
 
-async def _answer(
-    handler: Handler, given: Arguments, principal: Principal, server: Starlette, session: str
-) -> Response:
+async def _answer(handler: Handler, given: Arguments, principal: Principal, session: str) -> Response:
     """The answer to a request as the server's router would hand it to the handler, after authentication."""
-    action = handler.action
-    convertors = handler.route.param_convertors
+    action, route = handler.action, handler.routes.of(handler.action)
+    convertors = route.param_convertors
     path = {name: convertors[name].convert(given[name]) for name in convertors if name in given}
     body = action.send({name: given[name] for name in action.body if name in given}, session)
     query = {name: given[name] for name in action.query if name in given}
@@ -204,11 +221,11 @@ async def _answer(
         "path_params": path | dict(action.fixed),
         "query_string": urlencode(query).encode(),
         "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())],
-        "app": server,
+        "app": handler.routes.server,
         "state": {"principal": principal},
     }
     try:
-        response: Response = await handler.route.endpoint(Request(scope, receive))
+        response: Response = await route.endpoint(Request(scope, receive))
         return response
     except FORESEEN as error:
         refused = refuse(error)

@@ -38,6 +38,7 @@ from app.runs.run_factory import RunFactory
 from app.storage.changes import Change
 from app.storage.files.reading import Files
 from app.storage.store import Store
+from routes.management.tools import OwnRoutes, management_tools
 from routes.startup.models import ModelPhase
 from routes.startup.run_manager import ManagerPhase
 from routes.startup.storage import StoragePhase
@@ -59,6 +60,7 @@ class FactoryPhase(Struct, frozen=True, kw_only=True):
     factory: RunFactory
     presence: Presence
     runtime_settings: RuntimeSettings
+    own_routes: OwnRoutes
 
 
 @asynccontextmanager
@@ -103,7 +105,10 @@ async def opened_run_factory(
             redactor=redactor,
             mcp=manager.mcp,
             files=Files(store),
-            built_in=built_in_tools(settings, manager.mcp),
+            built_in=(
+                *built_in_tools(settings, manager.mcp),
+                *management_tools(own_routes := OwnRoutes(), settings, store),
+            ),
             project=project,
             labels=labels,
             knowledge=knowledge,
@@ -123,7 +128,7 @@ async def opened_run_factory(
         await stack.enter_async_context(recovered(store, journal, runs, unattended.restored_agent))
         await follow_jobs(unattended, journal.put, manager.notifications.outbox.job_ended)
         await stack.enter_async_context(in_background(presence.watch_forever(), "presence"))
-        yield FactoryPhase(factory=factory, presence=presence, runtime_settings=runtime_settings)
+        yield FactoryPhase(factory=factory, presence=presence, runtime_settings=runtime_settings, own_routes=own_routes)
 
 
 def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:

@@ -14,7 +14,6 @@ from app.models.scripted import Scripted
 from app.storage.state import StateRow
 from routes.cli.main import main
 from routes.management.actions import AREAS, Action, Area
-from routes.management.tools import management_tools
 from routes.server import create_server
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
@@ -116,7 +115,7 @@ async def test_an_action_without_its_route_stops_the_start(tmp_path: Path) -> No
     async with serving(tmp_path, Scripted([])) as served:
         server = create_server(served.services)
         with pytest.raises(KeyError):
-            management_tools(server, served.services, [Area("x", [Action("y", "GET", "/nowhere")])])
+            served.services.own_routes.serve(server, [Area("x", [Action("y", "GET", "/nowhere")])])
 
 
 async def test_runtime_settings_hold_after_a_restart_until_withdrawn(tmp_path: Path) -> None:

@@ -102,7 +102,11 @@ ENDS: dict[str, tuple[list[Sequence[Line]], dict[str, Any], dict[str, Any]]] = {
         {"judge_output": "true"},
         {},
     ),
-    "judge fails": ([[TokenUsage(9, 9), WRITE], ["SA", LOST], ["No."], ["SAFE"]], {"judge_output": "true"}, {}),
+    "judge fails": (
+        [[TokenUsage(9, 9), WRITE], ["SA", LOST], ["No."], ["SAFE"]],
+        {"judge_output": "true"},
+        {"when_absent": "deny"},
+    ),
     "cancelled, judged": ([["A\n", WRITE], ["SA", HANGS]], {"judge_output": "true"}, {}),
     "verified": ([[TokenUsage(99, 9), WRITE], ["Done."], [TokenUsage(50, 5), "SUCCESS"]], {"verify": "true"}, {}),
 }
