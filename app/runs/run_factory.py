@@ -90,7 +90,8 @@ from app.storage.principals import Principal, folder_name
 from app.storage.store import Store
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
-from tools.catalogue import READ_SKILL, SUBMIT_PLAN
+from tools.builtin.web_search import NOT_CONFIGURED
+from tools.catalogue import READ_SKILL, SUBMIT_PLAN, WEB_SEARCH
 from tools.jobs.manager import Jobs
 from tools.mcp.tool_search import ToolChoices, toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
@@ -256,6 +257,8 @@ class RunFactory(Struct, kw_only=True):
         window, declared = route.known_window, options.client_tools or ()
         toolbox = self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
         toolbox.time_zone = known_zone(options.time_zone)
+        if WEB_SEARCH.name not in self.tools.by_name:
+            toolbox.lacking = {WEB_SEARCH.name: NOT_CONFIGURED}
         return toolbox
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
