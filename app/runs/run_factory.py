@@ -88,6 +88,8 @@ from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
 from app.storage.store import Store
+from app.transcript.run_totals import RunTotals
+from app.transcript.timings import PROMPT
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.builtin.web_search import NOT_CONFIGURED
@@ -283,7 +285,9 @@ class RunFactory(Struct, kw_only=True):
         options = await self.resolved(principal, options, session)
         route = self.route(principal, options)
         utility = self.models.utility(route)
-        home, persona, project = await read_in_thread(self._read_folders, principal)
+        totals = RunTotals()
+        with totals.times.step(PROMPT):
+            home, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
         workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
@@ -302,6 +306,7 @@ class RunFactory(Struct, kw_only=True):
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         remembers = options.memory is not False
         scope = RunScope(
+            totals=totals,
             toolbox=toolbox_of(),
             gate=gate,
             tool_context=self._tool_context(workspace, principal, project),
