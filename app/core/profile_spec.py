@@ -113,6 +113,7 @@ OTHERWISE = {
     "workspace": "Begin a new conversation.",
 }
 MODE_NAMES = tuple(OTHERWISE)
+_NAMED = lazy_pattern('"(?:' + "|".join(MODE_NAMES) + ')"')
 IN_TEMPORARY: Mapping[str, Any] = MappingProxyType({"memory": False, "record": False})  # options of all runs there
 
 
@@ -152,7 +153,7 @@ def new_folder(*, temporary: bool) -> str:
 
 def modes_in(policy: str) -> dict[str, Any]:
     """Return the modes that are on, from the policy of a run or the options of a session."""
-    if not any(f'"{name}"' in policy for name in MODE_NAMES):
+    if not _NAMED.search(policy):
         return {}
     values = json.loads(policy)
     return {name: values[name] for name in MODE_NAMES if values.get(name)}
