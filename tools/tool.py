@@ -76,6 +76,7 @@ class Context(Struct, frozen=True):
     run: str = ""
     call: str = ""
     principal: str = ""
+    speaker: str = ""  # the member of a bot that speaks for the principal
     window: Window | None = None  # of the terminal that commands run in
     secrets: Sequence[BoxSecret] = ()  # that the proxy of this call's command puts into requests
     bound: str = ""  # what an approval is bound to because of the secrets

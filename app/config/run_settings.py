@@ -77,7 +77,7 @@ class AutomationSettings(BaseModel, defer_build=True):
         50, 0, 1000, "schedules of one principal, and as many triggers; 0 holds all of them and takes no new ones"
     )
     schedules_per_user: int = whole(20, 0, 1000, "schedules of one user; of admins `max_schedules` alone")
-    schedules_per_guest: int = whole(0, 0, 1000, "schedules of one guest; with 0 guests have none")
+    schedules_per_guest: int = whole(3, 0, 1000, "schedules of one guest; with 0 guests have none")
     shortest_interval_s: int = whole(300, 60, 86_400, "seconds between two times of a schedule that is not an admin's")
     max_background_runs: int = whole(
         16, 1, 1_000_000, "active runs of one principal that schedules, triggers and ends of jobs have begun"

@@ -18,7 +18,7 @@ from app.transcript.run_request import NotFound
 from tools.base.rights import Role
 
 NO_TOOL = ("",)  # no name matches
-MANAGEMENT = "manage_*"  # tools that act with all that an account may do
+MANAGEMENT = ("manage_[!s]*", "manage_s[!c]*")  # all but manage_schedules: they act with all that an account may do
 
 
 class RightsStore(TokenStore, MemberStore, Protocol):
@@ -57,7 +57,7 @@ async def member_principal(store: RightsStore, bot: Principal, row: MemberRow) -
         name=account.name,
         role=min(bot.role, account.role, Role.USER, key=lambda role: role.rank),
         tools=both(bot.tools, account.tools),
-        disabled=(*bot.disabled, *account.disabled, MANAGEMENT),
+        disabled=(*bot.disabled, *account.disabled, *MANAGEMENT),
         budget=account.budget,
         profile=account.profile or bot.profile,
     )

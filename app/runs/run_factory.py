@@ -490,6 +490,7 @@ class RunFactory(Struct, kw_only=True):
             self.sandbox,
             jobs=self.jobs,
             principal=principal.name,
+            speaker=principal.member if principal.is_linked else "",
             private_hosts=self.settings.private_hosts,
             recall=HistorySearch(self.store),
             skills={skill.name: skill.text for skill in project.skills},

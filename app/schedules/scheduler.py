@@ -47,7 +47,7 @@ from app.storage.schedules import (
     ScheduleRemoved,
     ScheduleRow,
 )
-from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, SessionBusy, Stopping
+from app.transcript.run_request import IdempotencyKey, NotFound, RunRequest, SessionBusy, Stopping, speaker_of
 from tools.base.pause_check import Paused
 
 LATE_S = 90.0  # from which on a time counts as missed
@@ -55,6 +55,7 @@ MOST_WAIT_S = 60.0
 RETRY_S = 60.0  # until what stayed due is tried again
 BY = "schedule"
 UNDER_WAY = "Run {run} of the time before is still under way."
+UNLINKED = "{member}, who has set it, is not linked any more, so it is switched off."
 LATE = "It was due at {due}, when the server was off, paused or busy."
 SEVERAL = " {count} times were missed, of which this is the first."
 NOT_ALL = " At least {count} times were missed, of which this is the first."
@@ -131,7 +132,7 @@ class Scheduler:
         """Raises NotFound."""
         row = self._rows.get(schedule)
         if row is None or row.principal != principal:
-            raise NotFound(f"There is no schedule {schedule[:80]!r}. GET /schedules lists yours.")
+            raise no_schedule(schedule)
         return row
 
     def fires_at(self, row: ScheduleRow) -> float | None:
@@ -179,6 +180,13 @@ class Scheduler:
         async with self.changing:
             for row in self.in_conversation(session, principal):
                 await self.remove(row, principal)
+
+    async def end_of(self, member: str) -> None:
+        """Switch off those that a member of a bot has set for its account. Raises StoreFailed."""
+        async with self.changing, self.lock:
+            now = self._clock()
+            for row in [one for one in self._rows.values() if one.enabled and speaker_of(one) == member]:
+                await self._record(Due(row, now, now, None), REFUSED, UNLINKED.format(member=member), ends=True)
 
     async def run_now(self, schedule: str, principal: str) -> RunRow:
         """Begin a run beside the schedule's times.
@@ -331,6 +339,10 @@ class Scheduler:
 
     def _audit(self, row: ScheduleRow, decision: str, why: str, by: str) -> AuditRow:
         return AuditRow(self._clock(), row.principal, BY, decision, why=why, by=by)
+
+
+def no_schedule(schedule: str) -> NotFound:
+    return NotFound(f"There is no schedule {schedule[:80]!r}. GET /schedules lists yours.")
 
 
 def timetable(row: ScheduleRow) -> Timetable:

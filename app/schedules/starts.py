@@ -15,7 +15,7 @@ from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
 from app.storage.runs import RunRow
 from app.storage.schedules import HERE, ONE, ScheduleRow, TriggerRow
-from app.transcript.run_request import NotFound, RunRequest
+from app.transcript.run_request import NotFound, RunRequest, speaker_of
 
 
 class ConversationGone(NotFound):
@@ -37,7 +37,7 @@ class Starts(Struct, frozen=True):
         KeyReused, Paused, Stopping, StoreFailed.
         """
         store = self.unattended.factory.store
-        principal = await principal_named(store, origin.principal)
+        principal = await principal_named(store, origin.principal, speaker_of(origin))
         self.check_owner(principal, Kind.TRIGGERS if isinstance(origin, TriggerRow) else Kind.SCHEDULES)
         session = origin.session if origin.place in (ONE, HERE) else None
         if session and await store.owner_of(session) != principal.name:  # it has been deleted

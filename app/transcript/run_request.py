@@ -17,6 +17,7 @@ from app.storage.changes import Change
 from app.storage.people.members import bot_of
 from app.storage.principals import Principal
 from app.storage.runs import HelperRow, RunRow
+from app.storage.schedules import ScheduleRow, TriggerRow
 from app.transcript.titles import NAMELESS, title_of
 
 MAX_LINE = 16  # runs of one session that wait or are under way
@@ -122,13 +123,13 @@ def sender_of(row: RunRow) -> SourceKind | Literal[""]:
     return next((kind for mark, kind in SENDERS if has_mark(row, mark)), "")
 
 
-def speaker_of(row: RunRow) -> str:
-    """Return the member of a bot that has begun a run for its account; empty for the account itself."""
+def speaker_of(row: RunRow | ScheduleRow | TriggerRow) -> str:
+    """Return the member of a bot that has begun a run, or set a schedule, for its account; empty for the account."""
     return str(json.loads(row.policy).get(SPEAKER, "")) if SPEAKER in row.policy else ""
 
 
-def is_open_to(row: RunRow, principal: Principal) -> bool:
-    """Return True for a run of a principal: where a member speaks for an account, only for those that it has begun."""
+def is_open_to(row: RunRow | ScheduleRow | TriggerRow, principal: Principal) -> bool:
+    """Return True for what a principal has: where a member speaks for an account, only for what it has begun."""
     return row.principal == principal.name and (not principal.is_linked or speaker_of(row) == principal.member)
 
 

@@ -94,42 +94,35 @@ class Bot:
 
     def converse(self, begun, member, say, ask):
         """Answer a message; then, while its conversation has reminders, answer those."""
-        run, session = begun["run"], begun["session"]
-        self.answer(run, member, say, ask)
-        if session not in self.followed and self.has_reminders(session, member):
+        session, since = begun["session"], time.time()
+        self.answer(begun["run"], member, say, ask)
+        with self.lock:
+            if session in self.followed:
+                return
             self.followed.add(session)
-            try:
-                self.follow(f"{run}:0", session, member, say, ask)
-            finally:
-                self.followed.discard(session)
+        try:
+            self.follow(session, since, member, say, ask)
+        finally:
+            self.followed.discard(session)
 
-    def has_reminders(self, session, member):
-        """True for a guest's conversation with times to come. That of a linked account is closed to the bot."""
-        found, _ = self.send(f"/sessions/{session}", None, member)
-        return bool(found) and any(one["next"] for one in found.get("schedules", ()))
-
-    def follow(self, after, session, member, say, ask):
-        """Answer the runs of a conversation that the bot has not begun, until it has no reminders any more."""
-        headers = {"Authorization": self.token, "X-Dragoman-Member": member}
+    def follow(self, session, since, member, say, ask):
+        """Answer what reminders of a conversation have begun since then, until it has none any more."""
         while True:
             try:
-                url = f"{URL}/events?session={session}&after={after}"
-                with urlopen(Request(url, headers=headers), timeout=90) as lines:
-                    for line in lines:
-                        if line.startswith(b"id: "):
-                            after = line[4:].decode().strip()
-                        elif line.startswith(b"data: ") and (event := json.loads(line[6:]))["type"] == "run.asked":
-                            with self.lock:  # in which `begin` notes its own
-                                is_new = event["run"] not in self.answered
-                                self.answered.add(event["run"])
-                            if is_new:
-                                self.answer(event["run"], member, say, ask)
-                                if not self.has_reminders(session, member):
-                                    return
+                found = fetch(f"{URL}/schedules", **{"Authorization": self.token, "X-Dragoman-Member": member})
             except (OSError, HTTPException) as problem:
-                if getattr(problem, "code", 0) in (401, 403, 404):
-                    return  # deleted, or an account's by now
-                time.sleep(1)
+                if getattr(problem, "code", 0) in (401, 403):
+                    return  # the member or the token has no rights any more
+                time.sleep(10)
+                continue
+            theirs = [one for one in found["schedules"] if one["session"] == session]
+            for last in (last for one in theirs for last in one["last"] if last["run"] and last["at"] >= since):
+                if last["run"] not in self.answered:
+                    self.answered.add(last["run"])
+                    self.answer(last["run"], member, say, ask)
+            if not (times := [one["next"] for one in theirs if one["next"]]):
+                return
+            time.sleep(min(60, max(2, min(times) - time.time())))
 
     def answer(self, run, member, say, ask):
         """Read the events of a run, again from the last one where the connection breaks; `ask` shows a question."""

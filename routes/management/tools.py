@@ -161,7 +161,7 @@ def _run(
         if wrong:
             yield Result(ok=False, text=wrong)
             return
-        principal = await principal_named(store, context.principal)
+        principal = await principal_named(store, context.principal, context.speaker)
         response = await _answer(handler, arguments, principal, context.session)
         text = bytes(response.body).decode()
         labels = shown_labels(text, names) if labelled else ()

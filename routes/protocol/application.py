@@ -33,6 +33,7 @@ from tools.base.patterns import lazy_pattern
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 CLOSED_TO_MEMBERS = ("/sign-ins", "/member-codes", "/tokens", "/people")
 OPEN_TO_LINKED = ("/chat", "/runs/")
+SHOWN_TO_LINKED = "/schedules"  # those that it has set
 PATH = ":path}"  # Starlette's, in which a dot stands for any character but a line feed
 
 
@@ -64,7 +65,8 @@ async def check_member(row: Route, principal: Principal, request: Request) -> No
         raise Refused(403, "forbidden", "This is not for members of a bot. Send it without X-Dragoman-Member.")
     if not principal.is_linked:
         return
-    if not row.path.startswith(OPEN_TO_LINKED) and row.stream != "lane":
+    shows_own = row.method == "GET" and row.path.startswith(SHOWN_TO_LINKED)
+    if not row.path.startswith(OPEN_TO_LINKED) and row.stream != "lane" and not shows_own:
         message = (
             f"{principal.member} is linked to {principal.name}: its bot may send messages and decide on the calls of "
         )

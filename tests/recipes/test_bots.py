@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, Queue
@@ -354,23 +355,26 @@ async def test_long_answers_are_sent_whole(tmp_path: Path) -> None:
         assert sent == "é" * 40_000
 
 
-async def test_a_reminder_is_answered_in_its_chat(tmp_path: Path) -> None:
-    provider, service = Scripted([["Hi."], ["Again."], ["Tea."]]), Telegram()
-    reminder = {"name": "tea", "message": "Tea!", "every": "1d"}
-    async with asyncio.timeout(90), serving(tmp_path, provider, schedules_per_guest=1) as served:
-        headers = await bearer(served, "bot", members=True)
-        token, member = headers["authorization"].removeprefix("Bearer "), headers | {"x-dragoman-member": "1"}
+@pytest.mark.parametrize("linked", [False, True])
+async def test_a_reminder_is_set_and_answered_in_its_chat(tmp_path: Path, linked: bool) -> None:
+    at = datetime.fromtimestamp(time.time() + 4, UTC).isoformat(timespec="seconds")
+    wish = {"action": "add", "name": "tea", "message": "Tea!", "once": at}
+    call = f"<tool_call>{json.dumps({'name': 'manage_schedules', 'arguments': wish})}</tool_call>"
+    provider, service = Scripted([[call], ["Set."], ["Tea."]]), Telegram()
+    async with asyncio.timeout(90), serving(tmp_path, provider) as served:
+        ann = await bearer(served, "ann")
+        token = (await bearer(served, "bot", members=True))["authorization"].removeprefix("Bearer ")
         env = service.env() | {"DRAGOMAN_URL": str(served.client.base_url).rstrip("/"), "DRAGOMAN_TOKEN": token}
         async with bot(service, env, tmp_path):
-            service.deliver("1", "Hello")
-            assert await taken(service.said) == "Hi."
-            sessions = (await served.client.get("/sessions", headers=member)).json()["sessions"]
-            body = reminder | {"session": sessions[0]["id"]}
-            schedule = (await served.client.post("/schedules", json=body, headers=member)).json()["id"]
-            service.deliver("1", "Hello again")
-            assert await taken(service.said) == "Again."
-            begun = await served.client.post(f"/schedules/{schedule}/run", headers=member)
-            assert begun.status_code == 202
-            assert await taken(service.said) == "Tea."
+            if linked:
+                code = (await served.client.post("/member-codes", json={"bot": "bot"}, headers=ann)).json()["code"]
+                service.deliver("1", f"/link {code}")
+                assert await taken(service.said) == "Linked to ann."
+            service.deliver("1", "Remind me.")
+            question, choice = await taken(service.questions)
+            assert "A run begins by itself and answers in this conversation" in question
+            service.press("1", choice)
+            assert sorted([(await taken(service.said))[-9:] for _ in range(2)]) == ["Approved.", "Set."]
+            assert (await taken(service.said)).endswith("Tea.")
     service.server.shutdown()
     service.server.server_close()

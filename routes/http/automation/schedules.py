@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from secrets import token_hex
@@ -13,13 +14,13 @@ from starlette.responses import Response
 
 from app.policy.entitlements import Kind
 from app.schedules.requests import RunPart, ScheduleRequest, changed_fields, occurrence_fields, schedule_fields
-from app.schedules.scheduler import timetable
+from app.schedules.scheduler import no_schedule, timetable
 from app.schedules.times import ONCE, UnfitTime, checked
 from app.schedules.words import absolute, in_words
 from app.storage.principals import Principal
 from app.storage.schedules import HERE, NEW, ScheduleRow
 from app.storage.schedules import ONE as ONE_SESSION
-from app.transcript.run_request import NotFound
+from app.transcript.run_request import SPEAKER, NotFound, is_open_to, speaker_of
 from routes.http.session_labels import label_fields
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import checked as checked_body
@@ -41,7 +42,7 @@ async def list_schedules(request: Request) -> Response:
     and the run's `state` and `ended`.
     """
     services, principal = services_of(request), current_principal(request)
-    rows = services.automation.scheduler.of(principal.name)
+    rows = [row for row in services.automation.scheduler.of(principal.name) if is_open_to(row, principal)]
     return ASCIIResponse({"schedules": [await _shown(services, row) for row in rows]})
 
 
@@ -51,7 +52,7 @@ async def show_schedule(request: Request) -> Response:
 
 
 async def add_schedule(request: Request) -> Response:
-    """Add a schedule. See [its fields](schedules.md#fields). Guests may where `schedules_per_guest` lets them."""
+    """Add a schedule. See [its fields](schedules.md#fields). Guests may unless `schedules_per_guest` is 0."""
     services, principal = services_of(request), current_principal(request)
     scheduler = services.automation.scheduler
     check_room(services, principal, 0, Kind.SCHEDULES)
@@ -59,7 +60,9 @@ async def add_schedule(request: Request) -> Response:
     async with scheduler.changing:
         check_room(services, principal, len(scheduler.of(principal.name)), Kind.SCHEDULES)
         row = await _row(services, principal, body, f"sch_{token_hex(10)}", time.time())
-        row = await scheduler.put(row, "made", principal.name)
+        if principal.is_linked:
+            row = spoken(row, principal.member)
+        row = await scheduler.put(row, "made", principal.keeper)
     return ASCIIResponse(await _shown(services, row), 201)
 
 
@@ -83,7 +86,8 @@ async def _changed(
     retimed = (body.kind, body.expression) != (row.kind, row.expression)
     if changes.keys() <= {"enabled", "name"}:  # without a check: a schedule that cannot run can be switched off
         return replace(row, enabled=body.enabled, name=body.name, reckoned=None)
-    return await _row(services, principal, body, row.id, time.time() if retimed else row.created)
+    changed = await _row(services, principal, body, row.id, time.time() if retimed else row.created)
+    return spoken(changed, member) if (member := speaker_of(row)) else changed
 
 
 async def delete_schedule(request: Request) -> Response:
@@ -164,9 +168,16 @@ async def _row(services: Services, principal: Principal, body: ScheduleRequest, 
 
 def _schedule(request: Request) -> ScheduleRow:
     """Raises NotFound."""
-    return services_of(request).automation.scheduler.get(
-        request.path_params["schedule"], current_principal(request).name
-    )
+    schedule, principal = request.path_params["schedule"], current_principal(request)
+    row = services_of(request).automation.scheduler.get(schedule, principal.name)
+    if not is_open_to(row, principal):
+        raise no_schedule(schedule)
+    return row
+
+
+def spoken(row: ScheduleRow, member: str) -> ScheduleRow:
+    """Return a schedule whose runs have no more rights than this member of a bot, who speaks for its owner."""
+    return replace(row, policy=json.dumps(json.loads(row.policy) | {SPEAKER: member}))
 
 
 async def _shown(services: Services, row: ScheduleRow) -> dict[str, Any]:
@@ -200,7 +211,7 @@ ROUTES = tagged(
     Route(
         "POST /schedules",
         add_schedule,
-        rights="not guests",
+        rights="user",
         answer="@Schedule",
         statuses=(201,),
         errors=(409,),

@@ -17,6 +17,7 @@ from app.schedules.signatures import WrongSignature
 from app.schedules.triggers import DeliveryRefused
 from app.storage.principals import Principal
 from app.storage.schedules import TriggerRow
+from app.transcript.run_request import is_open_to
 from routes.access.rate_limits import client_network
 from routes.access.request_rates import DELIVERIES, WRONG_DELIVERIES
 from routes.http.automation.schedules import MOST_BYTES, check_room, check_run
@@ -43,7 +44,8 @@ UNPROVEN = (
 async def list_triggers(request: Request) -> Response:
     """Your triggers. Oldest first, each with its last deliveries. See [triggers](schedules.md#triggers)."""
     services = services_of(request)
-    rows = await services.store.triggers(current_principal(request).name)
+    principal = current_principal(request)
+    rows = [row for row in await services.store.triggers(principal.name) if is_open_to(row, principal)]
     return ASCIIResponse({"triggers": [await _shown(services, row) for row in rows]})
 
 

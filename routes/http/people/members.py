@@ -120,6 +120,8 @@ async def create_link(request: Request) -> Response:
         if body.member is None:
             raise Refused(422, "invalid_request", "member is missing; say who has given the code")
         principal = await services.speakers.speaking(principal, body.member)
+    if not principal.is_linked:  # what an earlier link has left stays ended
+        await services.automation.scheduler.end_of(principal.member)
     return ASCIIResponse(member_fields(await services.speakers.link(principal, bot_of(principal.member), body.code)))
 
 
@@ -137,6 +139,7 @@ async def end_link(services: Services, row: MemberRow, by: str) -> None:
     """End the link of a member, if it has one, and what runs for it. Raises StoreFailed."""
     if row.account:
         await services.speakers.unlink(row, by)
+        await services.automation.scheduler.end_of(row.principal)
     for run in await services.runs.of(row.account or row.principal):
         if row.principal in names_behind(run):
             await services.runs.cancel(run.id)

@@ -189,7 +189,7 @@ async def test_a_run_that_is_under_way_is_not_joined_by_another(tmp_path: Path) 
 
 
 async def test_the_rights_and_budget_of_the_owner_are_those_of_now(tmp_path: Path) -> None:
-    async with timed(tmp_path) as one:
+    async with timed(tmp_path, schedules_per_guest="0") as one:
         token = TokenRow("a" * 64, "ann", "user", 1.0)
         await one.store.write([token])
         await one.add(principal="ann", policy='{"tools": ["list_files"]}')

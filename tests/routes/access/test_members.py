@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -15,17 +16,18 @@ from msgspec.structs import replace
 from app.config.connection_settings import Limit
 from app.config.sources import SettingsError
 from app.models.scripted import Pause, Scripted
-from app.policy.current_rights import NO_TOOL, both, principal_named
+from app.policy.current_rights import MANAGEMENT, NO_TOOL, both, principal_named
 from app.runs.composition.unattended import UnattendedRuns
 from app.storage.people.members import member_name
 from app.storage.principals import Budget
 from app.transcript.run_request import NotFound, speaker_of
 from routes.access.members import CODE_S, WRONG_PER_MINUTE
 from routes.access.token_text import fingerprint
+from routes.management.actions import AREAS, SCHEDULES
 from tests.support.access.people import bearer
 from tests.support.server.approvals import WRITE, rest_of
 from tests.support.server.serving import Served, events_of, serving, settings_in, until
-from tools.base.rights import Role
+from tools.base.rights import Role, names_match
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("database")]
 MEMBER = "X-Dragoman-Member"
@@ -261,7 +263,7 @@ async def test_an_admin_stays_low_through_a_bot(tmp_path: Path) -> None:
         await at.link(account="root")
         store = at.served.services.store
         linked = await principal_named(store, "root", "bot/42")
-        assert (linked.role, "manage_*" in linked.disabled) == (Role.USER, True)
+        assert (linked.role, linked.disabled) == (Role.USER, MANAGEMENT)
         refused = await at.say(member="42", approval="auto")
         assert refused.status_code == 403 and "approval: auto is for admins" in message_of(refused)
         assert (await at.ask("bot", "GET /tokens", "42")).status_code == 403
@@ -269,7 +271,7 @@ async def test_an_admin_stays_low_through_a_bot(tmp_path: Path) -> None:
         at.headers["low"] = low
         await at.link("9", "root", "low")
         theirs = await principal_named(store, "root", "low/9")
-        assert (theirs.role, theirs.tools, theirs.disabled) == (Role.GUEST, ("read_*",), ("read_file", "manage_*"))
+        assert (theirs.role, theirs.tools, theirs.disabled) == (Role.GUEST, ("read_*",), ("read_file", *MANAGEMENT))
 
 
 def test_patterns_of_both() -> None:
@@ -424,3 +426,69 @@ async def test_a_deleted_member_leaves_no_reminder(tmp_path: Path) -> None:
         assert made.status_code == 201, made.text
         assert (await at.ask("root", "DELETE /tokens/bot/members/42")).status_code == 204
         assert (await at.ask("bot", "GET /schedules", "42")).json()["schedules"] == []
+
+
+def scheduling(**arguments: object) -> str:
+    return f"<tool_call>{json.dumps({'name': 'manage_schedules', 'arguments': arguments})}</tool_call>"
+
+
+async def test_a_linked_account_has_reminders_with_the_rights_of_both(tmp_path: Path) -> None:
+    """Set in the chat, approved there, begun with what bot and account both may, seen by that speaker only."""
+    wish = {"action": "add", "name": "tea", "message": "Tea!", "every": "1d"}
+    looks = [scheduling(action="list"), scheduling(action="triggers")]
+    replies = [[scheduling(**wish)], ["Set."], [looks[0]], [looks[1]], ["."], ["Tea."], ["Hi."]]
+    async with chats(tmp_path, Scripted(replies)) as at:
+        at.headers["low"] = await bearer(at.served, "low", members=True, disabled='["read_file"]')
+        await at.link("42", bot="low")
+        own = await at.ask("ann", "POST /schedules", name="own", message="x", every="1d")
+        hook = await at.ask("ann", "POST /triggers", name="hook", message="x")
+        assert (own.status_code, hook.status_code) == (201, 201), own.text + hook.text
+        body = {"message": "Remind me.", "member": "42", "conversation": "c"}
+        async with at.client.stream("POST", "/chat", json=body, headers=at.headers["low"]) as stream:
+            async with aclosing(events_of(stream)) as turn:
+                began = await until(turn, "run.started")
+                asked = await until(turn, "approval.required")
+                assert "A run begins by itself" in asked["reason"]
+                path = f"POST /runs/{began['run']}/approvals/{asked['call']}"
+                assert (await at.ask("low", path, "42", decision="approve")).status_code == 200
+                assert (await until(turn, "tool.finished"))["ok"]
+                await rest_of(turn)
+        listed = await at.client.post("/chat", json=body | {"message": "Which?"}, headers=at.headers["low"])
+        assert "hook" not in listed.text and '"own' not in listed.text and "Tea!" in listed.text
+        [theirs] = (await at.ask("low", "GET /schedules", "42")).json()["schedules"]
+        schedule = theirs["id"]
+        assert theirs["session"] == session_of(listed)
+        for who, request, status in (
+            ("low", f"GET /schedules/{own.json()['id']}", 404),
+            ("low", f"DELETE /schedules/{schedule}", 403),
+            ("low", "GET /triggers", 403),
+            ("other", f"GET /schedules/{schedule}", 404),
+        ):
+            member = "42" if who == "low" else ""
+            assert (await at.ask(who, request, member)).status_code == status, request
+        await at.link("42", bot="other")
+        assert (await at.ask("other", f"GET /schedules/{schedule}", "42")).status_code == 404
+        assert (await at.ask("other", "GET /schedules", "42")).json()["schedules"] == []
+        changed = await at.ask("ann", f"PATCH /schedules/{schedule}", message="Tea now!")
+        assert changed.status_code == 200, "the account may change it, and its runs stay those of the chat"
+        begun = (await at.ask("ann", f"POST /schedules/{schedule}/run")).json()
+        assert begun["session"] == theirs["session"]
+        row = await at.served.services.store.run(begun["run"])
+        assert row and speaker_of(row) == "low/42" and "read_file" not in json.loads(row.policy)["tools"]
+        answer = await at.ask("low", f"GET /runs/{begun['run']}/events", "42")
+        assert "Tea." in answer.text
+        assert (await at.ask("other", f"GET /runs/{begun['run']}", "42")).status_code == 404
+        assert (await at.ask("ann", "DELETE /member-links/low/42")).status_code == 204
+        ended = (await at.ask("ann", f"GET /schedules/{schedule}")).json()
+        assert not ended["enabled"] and "low/42, who has set it, is not linked any more" in ended["last"][0]["reason"]
+        assert (await at.ask("ann", f"GET /schedules/{own.json()['id']}")).json()["enabled"]
+        assert (await at.ask("ann", f"PATCH /schedules/{schedule}", enabled=True)).status_code == 200
+        refused = await at.ask("ann", f"POST /schedules/{schedule}/run")
+        assert refused.status_code == 409 and "no member any more" in message_of(refused)
+        await at.link("42", bot="low")
+        assert not (await at.ask("ann", f"GET /schedules/{schedule}")).json()["enabled"], "a new link revives none"
+
+
+def test_of_the_tools_that_manage_a_link_leaves_those_for_schedules() -> None:
+    names = [f"manage_{area.name}" for area in (*AREAS, SCHEDULES)]
+    assert [name for name in names if not names_match((name,), MANAGEMENT)] == ["manage_schedules"]

@@ -62,7 +62,8 @@ async def test_another_role_holds_from_the_next_request(tmp_path: Path) -> None:
 
 
 async def test_what_acts_for_a_person_rests_while_that_is_a_guest(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Done."]] * 4)) as served:
+    provider = Scripted([["Done."]] * 4)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider, schedules_per_guest="0") as served:
         root, ann = await bearer(served, "root", "admin"), await bearer(served, "ann")
         served.client.headers |= ann
         made = {"name": "look", "message": "Look."}
