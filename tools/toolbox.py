@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -107,6 +108,7 @@ class Toolbox:
     """The tools of one principal. Its rules are applied twice: to the list of tools, and before each run."""
 
     time_zone = ""  # of the person whose run it is, if it is known
+    lacking: Mapping[str, str] = MappingProxyType({})  # why tools are missing that the settings could add, by name
 
     def __init__(
         self,
@@ -196,6 +198,9 @@ class Toolbox:
         tool = self.tool(name)
         if tool is None:
             near = self._near(name)
+            lacking = self.lacking.get(name, "")
+            if lacking and not any(_forms(name) & _forms(one) for one in near):
+                return Refuse(f"No tool is called {name!r}. {lacking}", by=UNKNOWN_TOOL)
             reason = f"No tool is called {shortened(name, _NAME)!r}. {self._what_there_is(near)}"
             return Refuse(reason, intended=next(iter(near), ""), by=UNKNOWN_TOOL)
         decision = self._decide(tool, arguments)

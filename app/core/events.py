@@ -329,7 +329,8 @@ class Usage(Struct, frozen=True):
     round, `total_cost` that of the run so far, for models with a price. `timing` of a round holds `preparation_s`
     (context fitted, which took `context_s` of it, then budget reserved and hooks run), `first_token_s` (from the
     request to the first token, queue and retries included) and `tokens_per_s` (from the first token on; left out if the
-    answer came at once).
+    answer came at once). That of a run's first round also holds the steps before it that took more than a millisecond:
+    `prompt_s` (files for the system text read), `tools_s` (MCP servers awaited, tools chosen), `recall_s` (memory).
 
     `prompt_bytes` are those of the tools, the system text and the messages in the request, and the first `prefix_bytes`
     of them are the same as in the session's round before, which servers read from their caches. `prefix_break` says why

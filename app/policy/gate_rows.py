@@ -150,7 +150,7 @@ def _person(request: AccessRequest, _: Decision | None) -> Decision | None:
     absent = request.policy.unattended
     if not (request.tool.needs_person and absent):
         return None
-    return Refuse(f"Nobody answers questions in this run ({absent}). Decide yourself, or say what is missing.")
+    return Refuse(f"No person answers questions in this run ({absent}). Decide yourself, or say what is missing.")
 
 
 def _label(request: AccessRequest, _: Decision | None) -> Decision | None:

@@ -194,7 +194,9 @@ class TrialRun(Struct):
         scope, recorded = agent.scope, RecordedResults.of(self.recording, self.match)
         gate = scope.gate
         tools = ToolList(self._tried(tool, recorded) for tool in scope.toolbox.known)
+        lacking = scope.toolbox.lacking
         scope.toolbox = Toolbox(tools, gate.decide, gate.principal.name, gate.offer, gate.classification.current)
+        scope.toolbox.lacking = lacking
         scope.approvals = TrialApprovals(recorded)
         scope.memory = scope.documents = scope.checkpoints = scope.delegation = scope.recorder = scope.marks = None
         scope.changes = CallChanges()

@@ -282,6 +282,7 @@ class Stage(Struct, kw_only=True):
     def _toolbox(self, gate: Gate) -> Toolbox:
         tools = ClientToolLists().joined(self.tools, self.options.client_tools or ())
         whole = Toolbox(tools, gate.decide, gate.principal.name, gate.offer, gate.classification.current)
+        whole.lacking = self.begin.lacking
         if not self.begin.hidden:
             return whole
         hidden = frozenset(self.begin.hidden)

@@ -64,7 +64,7 @@ from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_request import SPEAKER
 from app.transcript.run_totals import RunTotals
-from app.transcript.timings import RequestTimes
+from app.transcript.timings import TOOLS, RequestTimes
 from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
@@ -155,8 +155,9 @@ class Agent(Struct):
     async def _run(self, context: RunContext, inbox: Inbox, left: LeftOff | None) -> None:
         conversation = context.conversation
         context.guards.enter(conversation.messages if left else conversation.messages[conversation.begins :])
-        await self._wait_for_servers(context)
-        await self.toolbox.choose(conversation.session, first_request(conversation.messages))
+        with self.totals.times.step(TOOLS):
+            await self._wait_for_servers(context)
+            await self.toolbox.choose(conversation.session, first_request(conversation.messages))
         if self.scope.recorder:
             await self.scope.recorder.begin()
         if left is None or not left.is_announced:

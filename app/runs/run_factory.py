@@ -88,9 +88,12 @@ from app.storage.files.reading import Files
 from app.storage.kill_switch import KillSwitch
 from app.storage.principals import Principal, folder_name
 from app.storage.store import Store
+from app.transcript.run_totals import RunTotals
+from app.transcript.timings import PROMPT
 from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
-from tools.catalogue import READ_SKILL, SUBMIT_PLAN
+from tools.builtin.web_search import NOT_CONFIGURED
+from tools.catalogue import READ_SKILL, SUBMIT_PLAN, WEB_SEARCH
 from tools.jobs.manager import Jobs
 from tools.mcp.tool_search import ToolChoices, toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
@@ -256,6 +259,8 @@ class RunFactory(Struct, kw_only=True):
         window, declared = route.known_window, options.client_tools or ()
         toolbox = self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
         toolbox.time_zone = known_zone(options.time_zone)
+        if WEB_SEARCH.name not in self.tools.by_name:
+            toolbox.lacking = {WEB_SEARCH.name: NOT_CONFIGURED}
         return toolbox
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
@@ -280,7 +285,9 @@ class RunFactory(Struct, kw_only=True):
         options = await self.resolved(principal, options, session)
         route = self.route(principal, options)
         utility = self.models.utility(route)
-        home, persona, project = await read_in_thread(self._read_folders, principal)
+        totals = RunTotals()
+        with totals.times.step(PROMPT):
+            home, persona, project = await read_in_thread(self._read_folders, principal)
         own = await self.scratch_session(session)
         workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
@@ -299,6 +306,7 @@ class RunFactory(Struct, kw_only=True):
         notes = SideQuery(utility, run_budget, utility, self.settings.summary_time_limit_s)
         remembers = options.memory is not False
         scope = RunScope(
+            totals=totals,
             toolbox=toolbox_of(),
             gate=gate,
             tool_context=self._tool_context(workspace, principal, project),

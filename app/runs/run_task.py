@@ -45,6 +45,7 @@ from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
 from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, sender_of
+from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
 
 logger = logging.getLogger(__name__)
@@ -272,7 +273,8 @@ class RunTask:
         turn, memory = self.turn, self.agent.scope.memory
         if turn is None or memory is None or not turn.asked or self.is_unlisted:
             return None
-        return await recalled_beside(memory, turn.message, self.agent.scope.labels)
+        with self.agent.totals.times.step(RECALL):
+            return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
     def _begin(
         self,

@@ -101,6 +101,7 @@ class RunTotals(Struct):
         self.cost = total(self.cost, cost)
         if timing:
             self.times.add(timing, used.completion_tokens)
+            timing = {**timing, **self.times.take_steps()}
         return Usage(
             used.prompt_tokens,
             used.completion_tokens,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 PREPARATION, CONTEXT, FIRST, RATE = "preparation_s", "context_s", "first_token_s", "tokens_per_s"
+PROMPT, TOOLS, RECALL = "prompt_s", "tools_s", "recall_s"  # steps before the first round
+SHORTEST_STEP_S = 0.001
 SHORTEST_S = 0.05  # of an answer with a rate: shorter ones have come in one piece
 
 
@@ -44,12 +48,29 @@ def seconds_of(timing: Mapping[str, float], tokens: int) -> float:
 
 
 class RunTimes(Struct):
-    """Sums of the rounds of a run; the first token is that of its first answer."""
+    """Sums of the rounds of a run; the first token is that of its first answer.
+
+    `steps` are those of the run's preparation, until a round reports them.
+    """
 
     preparation_s: float = 0.0
     first_token_s: float | None = None
     tokens: int = 0  # of the answers that have a rate
     seconds: float = 0.0
+    steps: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Measure a step of the run's preparation."""
+        since = perf_counter()
+        yield
+        if (taken := perf_counter() - since) > SHORTEST_STEP_S:
+            self.steps[name] = round(taken, 3)
+
+    def take_steps(self) -> dict[str, float]:
+        """Return the steps that no round has reported."""
+        steps, self.steps = self.steps, {}
+        return steps
 
     def add(self, timing: Mapping[str, float], tokens: int) -> None:
         self.preparation_s += timing.get(PREPARATION, 0.0)

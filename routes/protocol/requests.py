@@ -29,7 +29,7 @@ from routes.protocol.errors import Refused
 from routes.protocol.json_body import read_object
 from routes.protocol.message_parts import FORMS, NO_FILES, Content, FileLimits, MessageRequest, set_bytes_apart
 from routes.protocol.raw_body import BODY_TIME_S, BodyLimits, call_beside_loop, read_body
-from routes.protocol.unknown_keys import MOST_NAMED, with_few_unknown
+from routes.protocol.unknown_keys import HINTS, MOST_NAMED, with_few_unknown
 from tools.base.rights import Role
 from tools.web.egress import MAX_HOSTS
 
@@ -296,6 +296,8 @@ def _too_long(limit: int, *, with_files: bool = False) -> str:
 def _problem(error: Any, kind: type[BaseModel]) -> str:
     place = ".".join(ascii(step).strip("'")[:40] for step in error["loc"] if step not in FORMS)
     if error["type"] == "extra_forbidden":
+        if place in HINTS and issubclass(kind, MessageRequest):
+            return f"unknown field {place}; {HINTS[place]}"
         allowed = f"; allowed are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
         return f"unknown field {place}{allowed}"
     if error["type"] == "missing":

@@ -15,6 +15,9 @@ FEW = 64  # keys of an object that are not counted
 
 Models = tuple[type[BaseModel], ...]
 
+_PARTS = 'send files as parts of message, such as {"type": "image", "data": BASE64}'
+HINTS = dict.fromkeys(("attachments", "files", "images"), _PARTS)  # other APIs' fields beside `message`
+
 
 def with_few_unknown(kind: type[BaseModel], fields: Any) -> Any:
     """Return the value for a model of this kind, with at most MOST_NAMED keys in each object that are no fields of it.

@@ -214,3 +214,16 @@ def test_leaving_closes_the_tool() -> None:
 
     asyncio.run(main())
     assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("server_tool", "text"),
+    [
+        ("web_fetch", "No tool is called 'web_search'. Set it up."),
+        ("mcp__pages__web_search", "No tool is called 'web_search'. There are: mcp__pages__web_search."),
+    ],
+)
+def test_a_tool_that_the_settings_could_add_is_named_so_unless_a_server_has_it(server_tool: str, text: str) -> None:
+    toolbox = Toolbox([Tool(server_tool, "", ANY, Risk.READ, answering(_echo))], no_admin)
+    toolbox.lacking = {"web_search": "Set it up."}
+    assert seen_of("web_search", {}, toolbox) == [Result(False, text)]

@@ -22,7 +22,7 @@ from tools.web.search_results import MAX_RESULTS, as_text
 
 USUAL_RESULTS = 5
 MAX_QUERY = 400  # characters; the strictest of the APIs takes no more
-NOT_CONFIGURED = f"No search engine is configured. {GO_ON}"
+NOT_CONFIGURED = f"No search engine is configured; this server's operator can set search_kind or search_url. {GO_ON}"
 # Names of the parameters of other programs' search tools.
 _QUERIES = (
     *("query", "q", "search_query", "searchQuery", "search_term"),

@@ -100,6 +100,7 @@ class SearchedToolbox(Toolbox):
         self._found = ToolList(tool for tool in whole._all if tool.name not in (SEARCH, CALL))
         super().__init__([*self._found, *self._meta_tools], decided, whole._principal, current=whole._current)
         self._offer_found = whole._offer
+        self.lacking = whole.lacking
         self._known_usable: tuple[ToolList, ToolList] = NO_TOOLS, NO_TOOLS
         self.hidden = hidden
         self._index: Index | None = None

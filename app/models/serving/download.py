@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from app.models.serving.catalogue import name_of
-from app.models.serving.gguf import MAGIC
+from app.models.serving.gguf import MAGIC, open_model, read_header
 from app.models.serving.hub import HubClient, Plan, RemoteFile, TryAgain, check_magic
 from app.models.serving.refusals import UnfitFile
 from tools.base.patterns import lazy_pattern
@@ -118,7 +118,20 @@ async def fetch(client: HubClient, plan: Plan, folder: Path, limits: DownloadLim
         raise UnfitFile(f"{plan.name} was not there after {limits.seconds:g} s. Start it again to go on.") from None
     except OSError as error:
         raise UnfitFile(f"{where} cannot be written ({error.strerror}). Mend that, and start again to go on.") from None
-    return where / plan.files[0].name
+    files = [where / one.name for one in plan.files]
+    await asyncio.to_thread(_check_header, files)
+    return files[0]
+
+
+def _check_header(files: Sequence[Path]) -> None:
+    """Delete the files of a model whose header is unfit: they would come again as they are. Raises UnfitFile."""
+    with open_model(files[0]):  # one that cannot be read now may be whole
+        try:
+            read_header(files[0])
+        except UnfitFile as unfit:
+            for file in files:
+                file.unlink(missing_ok=True)
+            raise UnfitFile(f"{unfit} What was downloaded is deleted.") from None
 
 
 class _Transfer:

@@ -247,6 +247,7 @@ class Begin(Struct, omit_defaults=True):
     tainted: bool = False
     secrets: list[SecretRight] = []
     relay: dict[str, Any] | None = None
+    lacking: dict[str, str] = {}  # tools that the settings could have added, and what a call of one was answered
     given: list[str] = []  # texts beside the conversation whose values are the person's own
 
 

@@ -63,6 +63,7 @@ async def world_of(
         tainted=policy.tainted,
         secrets=policy.secrets.of(scope.gate.principal),
         relay=None if relay is None else dict(relay),
+        lacking=dict(toolbox.lacking),
         given=[text for text in scope.given if text.strip()],
     )
 

@@ -13,10 +13,11 @@ import pytest
 from pytest import CaptureFixture, MonkeyPatch
 
 from app.policy import gate
+from app.replay.checking import Outcome
 from app.replay.recording import UnusableRecording, read_file, read_recording, written
 from routes.cli.main import main
-from tests.support.golden.playing import RECORDINGS
-from tests.support.replays import CALL, golden, recording, without_row
+from tests.support.golden.playing import RECORDINGS, native
+from tests.support.replays import CALL, golden, outcomes, recorded, recording, without_row
 from tests.support.server.serving import stored
 
 Fields = dict[str, Any]
@@ -270,3 +271,16 @@ async def damage(folder: Path, run: str) -> None:
         first, *_ = await store.recording(run)
         await store.write([type(first)(run, first.at + 1, first.kind, first.data[:-9])])
         await store.write([type(first)(run, first.at + 2, "request", first.data[:-9])])
+
+
+def test_a_call_of_a_tool_that_is_not_configured_replays(tmp_path: Path) -> None:
+    async def replayed() -> tuple[str, Outcome]:
+        call = native(0, "web_search", {"query": "tea"})
+        async with recording(tmp_path, [call, "Done."]) as served:
+            [rejected] = [one for one in await served.chat("Find tea") if one["type"] == "tool.rejected"]
+            [outcome] = await outcomes(await recorded(served))
+        return rejected["reason"], outcome
+
+    reason, outcome = asyncio.run(replayed())
+    assert "No search engine is configured" in reason
+    assert (outcome.reason, outcome.differences) == ("", [])

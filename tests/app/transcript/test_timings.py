@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from app.core.provider import TokenUsage
@@ -38,3 +40,18 @@ def test_a_run_has_the_sum_of_its_rounds_and_the_first_token_of_the_first() -> N
     timing = totals.finished("answered").usage["timing"]
     assert timing == {"preparation_s": 0.75, "first_token_s": 0.5, "tokens_per_s": 20.0}
     assert "timing" not in RunTotals().finished("cancelled").usage
+
+
+def test_a_first_round_has_the_steps_before_it_that_took_time() -> None:
+    totals = RunTotals()
+    with totals.times.step("recall_s"):
+        until = perf_counter() + 0.002
+        while perf_counter() < until:
+            pass
+    with totals.times.step("tools_s"):
+        pass
+    assert totals.add(TokenUsage(9, 0), measured=True).timing is None  # a side query
+    rounds = [totals.add(TokenUsage(9, 0), measured=True, timing={"preparation_s": 0.5}) for _ in range(2)]
+    first, second = (one.timing or {} for one in rounds)
+    assert first.keys() == {"preparation_s", "recall_s"} and first["recall_s"] >= 0.002
+    assert second == {"preparation_s": 0.5}

@@ -50,9 +50,18 @@ async def test_a_model_is_fetched_checked_and_not_fetched_again(tmp_path: Path) 
 
 
 async def test_a_last_piece_that_is_smaller_than_a_buffer_is_checked_too(tmp_path: Path) -> None:
-    async with hub(CONTENT[:3_000]) as there:
+    small = gguf(weights=2_048)
+    async with hub(small) as there:
         path, download = await got(there, tmp_path)
-        assert (path.read_bytes(), download.checked) == (CONTENT[:3_000], "sha256")
+        assert (path.read_bytes(), download.checked) == (small, "sha256")
+
+
+async def test_a_file_with_the_right_checksum_and_a_damaged_header_does_not_stay(tmp_path: Path) -> None:
+    async with hub(CONTENT[:8] + bytes(3_000)) as there:
+        for _ in range(2):
+            with pytest.raises(UnfitFile, match=r"names no architecture.*What was downloaded is deleted"):
+                await got(there, tmp_path)
+            assert left(tmp_path) == []
 
 
 async def test_messages_do_not_name_the_query_of_a_url(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ async def test_where_nobody_answers_it_is_not_offered_and_denied_at_once(tmp_pat
         events = await served.chat("x", **wish)
     assert "ask_user" not in events[0]["tools"] and "bash" in events[0]["tools"]
     [rejected] = [event for event in events if event["type"] == "tool.rejected"]
-    assert "Nobody answers questions in this run" in rejected["reason"]
+    assert "No person answers questions in this run" in rejected["reason"]
     assert events[-1]["reason"] == "answered"
 
 

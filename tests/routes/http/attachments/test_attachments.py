@@ -127,6 +127,9 @@ async def test_what_is_refused_says_which_part_and_what_to_do(tmp_path: Path) ->
             answer = await served.client.post("/chat", json={"message": message})
             assert answer.status_code == status, name
             assert said in answer.json()["error"]["message"], name
+        for name in ("attachments", "files", "images"):
+            aside = await served.client.post("/chat", json={"message": "x", name: [image_part(CAT)]})
+            assert (aside.status_code, "send files as parts of message" in aside.text) == (422, True), name
         three = await served.client.post("/chat", json={"message": [image_part(CAT)] * 3})
         assert (three.status_code, three.json()["error"]["code"]) == (422, "too_many_files")
         sum_of_two = await served.client.post("/chat", json={"message": [image_part(png(tail=bytes(25_000)))] * 2})

@@ -64,6 +64,8 @@ async def test_a_server_that_hangs_is_waited_for_once_and_named(tmp_path: Path) 
             ("mcp_waiting", "Waiting for MCP servers whose tools are not known yet: hangs."),
             ("mcp_missing", "This turn has no tools of these MCP servers: hangs (it is still starting)."),
         ]
+        [usage] = [event for event in events if event["type"] == "usage"]
+        assert usage["timing"]["tools_s"] >= 0.05 and "tools_s" not in events[-1]["usage"]["timing"]
         session = next(event["session"] for event in events if event["type"] == "run.started")
         assert notices(await served.chat("y", session=session)) == []
         assert [code for code, _ in notices(await served.chat("z"))] == ["mcp_missing"]

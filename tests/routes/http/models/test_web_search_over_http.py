@@ -78,7 +78,8 @@ async def test_without_a_search_engine_there_is_no_such_tool(tmp_path: Path) -> 
         names = [tool["name"] for tool in (await served.client.get("/tools")).json()["tools"]]
     assert "web_search" not in events[0]["tools"] and "web_search" not in names
     [rejected] = of_kind(events, "tool.rejected")
-    assert "No tool is called 'web_search'" in rejected["reason"]
+    missing = "No tool is called 'web_search'. No search engine is configured; this server's operator can set "
+    assert rejected["reason"].startswith(missing) and "There are" not in rejected["reason"]
 
 
 async def test_the_tool_of_an_mcp_server_searches(tmp_path: Path) -> None:
