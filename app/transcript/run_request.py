@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.core.attachments import File
 from app.core.events import Notice
 from app.core.messages import Message
-from app.core.profile_spec import NOTHING_SET
 from app.core.spans import SourceKind
 from app.storage.changes import Change
 from app.storage.people.members import bot_of
@@ -197,7 +196,7 @@ class RunRequest(Struct, frozen=True):
     parked: bool = False
     conversation: str = ""
     subject: str = ""
-    modes: Mapping[str, Any] = NOTHING_SET
+    modes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_message(self) -> bool:

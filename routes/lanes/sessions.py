@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from app.core.attachments import Attachment, File
 from app.core.events import TextDelta
 from app.core.messages import AskedCall, Message
-from app.core.profile_spec import NOTHING_SET, modes_in
+from app.core.profile_spec import modes_in
 from app.storage.changes import StoreFailed
 from app.storage.files.reading import Files
 from app.storage.principals import Principal
@@ -265,7 +265,7 @@ class LaneSessions(Struct, frozen=True):
             turn,
             history=[*earlier.history, *turn.history],
             imported=[*earlier.imported, *turn.imported],
-            modes=modes_in(origin.options) if origin else NOTHING_SET,
+            modes=modes_in(origin.options) if origin else {},
         )
 
     async def _files_of(self, messages: Iterable[Message]) -> list[File]:
