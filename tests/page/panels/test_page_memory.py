@@ -19,6 +19,7 @@ MARKUP = "<img src=x onerror=alert(1)> is a picture."
 async def test_the_person_sees_searches_edits_and_deletes_memories(tmp_path: Path) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([]), memory=True) as served, browsing() as browser:
         memories = served.services.factory.memories
+        memories.embedder = None  # by meaning, "7" is like other numbers
         for number in range(21):
             await memories.remember("local", f"Number {number}", "fact", Source())
         await memories.remember("local", MARKUP, "note", Source("model", "ses_1", "run_1", 0, untrusted=True))
