@@ -20,6 +20,7 @@ export class Conversation {
   #earlier = button(t("conversation.earlier"), () => this.#showEarlier(), { class: "earlier", hidden: true });
   #head = h("div", { class: "conversation-head" });
   #opening = 0;
+  #followed = 0; // addresses
   #failed = false;
   #isLive = false; // the feed follows this session, and its log has been restored
 
@@ -299,13 +300,15 @@ export class Conversation {
   async openAddress() {
     const [, session = null, run, seq] = /^#(ses_\w+)(?:\/([^/]*)(?:\/(.*))?)?$/.exec(location.hash) ?? [];
     if (location.hash && !session && this.#opening) return;
+    const followed = ++this.#followed;
+    const isCurrent = () => followed === this.#followed && this.#page.store.get("session") === session;
     await this.open(session, { moved: true });
-    if (run === undefined || this.#page.store.get("session") !== session) return;
+    if (run === undefined || !isCurrent()) return;
     const [, call] = /^call=(.+)$/.exec(seq ?? "") ?? [];
     const detail = { run, call, notified: true };
     if (call) return this.#page.at("approvals").dispatchEvent(new CustomEvent("show", { detail }));
     const { Replay } = await import("./replay/replay.js");
-    await Replay.openLinked(this.#page, { run, seq });
+    await Replay.openLinked(this.#page, { run, seq, isCurrent });
   }
 
   /** The feed may still be that of the conversation before. */

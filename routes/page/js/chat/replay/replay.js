@@ -50,15 +50,16 @@ export class Replay {
     return replay;
   }
 
-  /** Shows the conversation at an event that a link names, or says why it cannot. */
-  static async openLinked(page, { run, seq }) {
+  /** Shows the conversation at an event that a link names, or says why it cannot; not once another is followed. */
+  static async openLinked(page, { run, seq, isCurrent = () => true }) {
     const view = await page.conversation.turn(run);
+    if (!isCurrent()) return undefined;
     if (!view) {
       opened?.close({ linked: true });
       return say(t("replay.unknown_run"));
     }
     const replay = await Replay.open(view);
-    if (!replay.moments || !seq) return undefined;
+    if (!replay.moments || !seq || !isCurrent()) return undefined;
     const position = replay.moments.positionOf(Number(seq));
     return position < 0 ? say(t("replay.unknown_event", { event: seq })) : replay.#goTo(position);
   }
