@@ -192,7 +192,7 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
     ),
     "A tool": (
         Edit("tools/catalogue.py", '    _reading(\n        "list_files",\n', TOOL),
-        Edit("tools/catalogue.py", "from tools.builtin.session_tools", f"{RING}\nfrom tools.builtin.session_tools"),
+        Edit("tools/catalogue.py", "from tools.builtin.search_files", f"{RING}\nfrom tools.builtin.search_files"),
         Edit("tools/builtin/ring_bell.py", "", BELL),
         Edit("docs/tools.md", "| `list_files`", "| `ring_bell` | `times` | read | rings the bell |\n| `list_files`"),
     ),

@@ -51,7 +51,7 @@ function content(page) {
     role !== "guest" && loadedSection(t("share.mine"), async () => (await page.sessions.links()).sharedLinks(admin)),
     loadedSection(t("settings.profiles"), async () => (await import("./profiles/profile_list.js")).profiles(admin)),
     admin && loadedSection(t("settings.hooks"), async () => (await import("./profiles/hooks.js")).hooks()),
-    admin && loadedSection(t("settings.secrets"), async () => (await import("./secrets.js")).secrets()),
+    admin && loadedSection(t("settings.secrets"), async () => (await import("./people/secrets.js")).secrets()),
     isSignedIn() && loadedSection(t("devices.title"), async () => (await import("./people/devices.js")).devices()),
     isSignedIn() && loadedSection(t("members.title"), async () => (await import("./people/members.js")).links()),
     admin && loadedSection(t("people.title"), async () => (await import("./people/people.js")).people(page)),

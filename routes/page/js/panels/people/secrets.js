@@ -1,9 +1,9 @@
 /** The secrets of the server, for admins: what each goes with, without its value; adding and removing. */
 
-import { get, post, remove } from "../feed/api.js";
-import { h, icon, stack } from "../dom/elements.js";
-import { confirmButton, field, fillRows, Outcome, select, sendForm } from "../dom/forms.js";
-import { locale, t } from "../dom/more_texts.js";
+import { get, post, remove } from "../../feed/api.js";
+import { h, icon, stack } from "../../dom/elements.js";
+import { confirmButton, field, fillRows, Outcome, select, sendForm } from "../../dom/forms.js";
+import { locale, t } from "../../dom/more_texts.js";
 
 const ROLES = ["admin", "user"];
 const parts = ({ value }, between) => value.trim().split(between).filter(Boolean);
