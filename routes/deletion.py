@@ -58,7 +58,7 @@ async def end_temporary_forever(services: Services) -> None:
 
 
 async def end_temporary(services: Services, before: float) -> None:
-    """Delete the temporary conversations that were used last before then, and that nobody follows here."""
+    """Delete the temporary conversations that were used last before then, and that no client follows here."""
     for row in await services.store.temporary_sessions(before):
         last = await services.store.session(row.id)  # the deletions before this one take their time
         if last is None or last.updated >= before:

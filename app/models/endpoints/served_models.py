@@ -114,7 +114,7 @@ class ServedModels:
         return bool(files)
 
     def _downloaded(self, row: ServedModelRow) -> list[Path]:
-        """Return the files of a model that was downloaded; others belong to whoever has added them."""
+        """Return the files of a model that was downloaded; others belong to the person who added them."""
         path = Path(row.path)
         if not path.is_relative_to(os.path.realpath(self._settings.data_dir / MODELS)):
             return []

@@ -17,7 +17,7 @@ export async function showProvider(place, outcome, answer) {
     place,
     actionButton(t("sign_in.oidc", { label }), outcome, () => begin(outcome), { class: "primary" }),
   );
-  // Only a code: a link that somebody has sent must not put words of its own here.
+  // Only a code: a link from elsewhere must not put words of its own here.
   const [reason] = /^[a-z_]{1,60}$/.exec(answer?.error ?? "") ?? [];
   if (reason) outcome.show(t("sign_in.oidc.denied", { reason }), "problem");
   else if (answer) await finish(answer, outcome).catch((error) => outcome.show(error.message, "problem"));
