@@ -1,4 +1,4 @@
-"""`manage_schedules`: the schedules of a model's own person, whose times are resolved before the gate and a person decide on them.
+"""`manage_schedules`: the schedules of a model's own person, whose times are resolved before the gate decides.
 
 A time that depends on the clock, such as `in 20m`, becomes a date with an offset, and the time zone is written out: so
 the call that a person approves, in words, is the one that runs.
