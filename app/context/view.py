@@ -74,7 +74,21 @@ class ViewedModel(CountedModel, Protocol):
         """True if tool schemas are sent beside the messages: then they are counted too."""
 
 
-class View(Struct):
+class _OfModel(Struct):
+    """A view on the messages for one model, or several in turn."""
+
+    model: CountedModel
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.model.counter
+
+    async def window(self) -> int:
+        """Return the window of the model. Raises ProviderFailed as `counter` does."""
+        return await self.counter.window()
+
+
+class View(_OfModel):
     """The view of one run on its conversation."""
 
     model: ViewedModel
@@ -91,14 +105,6 @@ class View(Struct):
     entered: Callable[[CompactedHistory], None] | None = None  # called with the history that the run begins with
     lesson: Lesson | None = None  # in the opening
     _compacted: CompactedHistory | None = None
-
-    @property
-    def counter(self) -> TokenCounter:
-        return self.model.counter
-
-    async def window(self) -> int:
-        """Return the window of the model. Raises ProviderFailed as `counter` does."""
-        return await self.counter.window()
 
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
@@ -330,21 +336,13 @@ class View(Struct):
         return [*compacted.kept[: first + 1], Message("user", line), *compacted.kept[first + 1 :]]
 
 
-class RelayView(Struct):
+class RelayView(_OfModel):
     """The client's messages as they are: what does not fit the model is the client's to shorten."""
 
     model: ModelRoute
     parameters: Mapping[str, Any]
     inactivity_s: float | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)  # by SHA-256
-
-    @property
-    def counter(self) -> TokenCounter:
-        return self.model.counter
-
-    async def window(self) -> int:
-        """Return the window of the model. Raises ProviderFailed as `counter` does."""
-        return await self.counter.window()
 
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals

@@ -110,14 +110,14 @@ class ProfiledOptions(Struct, frozen=True):
 
 def with_modes(options: RunOptions, modes: SessionModes) -> RunOptions:
     """Return the options with these modes instead of their own, and with what the modes set."""
-    values = {name: getattr(modes, name) for name in MODE_NAMES}
-    if not modes_of(modes) and not modes_of(options):
+    if not (on := modes_of(modes)) and not modes_of(options):
         return options
+    values = {name: getattr(modes, name) for name in MODE_NAMES}
     if values["workspace"] == NEW_FOLDER:
         values["workspace"] = new_folder(temporary=bool(values[TEMPORARY]))
     sets = IN_TEMPORARY if values[TEMPORARY] else {}
     pinned = options.pinned or NOTHING
-    sources = pinned.sources | dict.fromkeys((*modes_of(modes), *sets), SESSION)
+    sources = pinned.sources | dict.fromkeys((*on, *sets), SESSION)
     return options.with_pinned({**values, **sets}, replace(pinned, sources=sources))
 
 
