@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from datetime import date, time
+from datetime import date, datetime, time
 from typing import Any
 
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
@@ -49,6 +49,8 @@ def _cell(value: Any) -> str:
             return str(value).upper()
         case float() if value.is_integer() and abs(value) < 1e15:
             return str(int(value))
-        case date() | time():  # datetimes, too
-            return value.isoformat(*(" ",) if hasattr(value, "date") else ()).removesuffix(" 00:00:00")
+        case datetime():
+            return value.isoformat(" ").removesuffix(" 00:00:00")
+        case date() | time():
+            return value.isoformat()
     return " ".join(str(value).split())
