@@ -200,7 +200,7 @@ class Provider:
 
     async def _key_of(self, kid: object) -> PyJWK:
         """The key of a token; the keys are read again for an unknown one, which follows a rotation."""
-        async with self._reading_keys:  # strangers' tokens, too, come here
+        async with self._reading_keys:  # unauthenticated requests have tokens, too
             (read, keys), now = self._keys, time.monotonic()
             if now - read > KEPT_S:
                 keys = {}

@@ -1,4 +1,4 @@
-"""Knowledge: files and documents are found by words and by meaning, as they are now, by those who may read them."""
+"""Knowledge: files and documents are found by words and by meaning, as they are now, with the rights of now."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ async def test_a_person_signs_in_at_the_provider_and_out_of_it(tmp_path: Path, m
             browser.expected.append(REFUSED)
             context = await browser.context()
             page = await context.new_page()
-            await page.goto(f"{home(served)}/#oidc?state=made.up&code=c")  # a link that somebody has sent
+            await page.goto(f"{home(served)}/#oidc?state=made.up&code=c")  # a link from elsewhere
             await expect(page.get_by_text("This sign-in was not begun in this browser")).to_be_visible()
             assert "code" not in page.url
             await page.goto(f"{home(served)}/oidc/callback?error=access_denied&state=x")

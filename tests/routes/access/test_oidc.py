@@ -69,7 +69,7 @@ async def test_people_sign_in_with_the_role_of_their_groups(tmp_path: Path) -> N
             assert {(row["name"], row["role"], row["by"]) for row in listed} == {
                 ("Ann-Lee", "user", "oidc"),
                 ("root", "admin", "token"),
-                ("root-2", "admin", "oidc"),  # nobody gets the name, and with it the conversations, of a token
+                ("root-2", "admin", "oidc"),  # the name of a token, and with it its conversations, is not given again
             }
             # The same person by another name, with another role; then with none; then disabled by an admin.
             await put_people(issuer, '{"1": {"preferred_username": "root", "groups": ["chiefs"]}}')

@@ -124,7 +124,7 @@ async def test_a_user_sets_a_reminder_here_and_ends_it(tmp_path: Path) -> None:
         shown = (await served.client.get(f"/sessions/{session}")).json()["schedules"]
         assert [(one["id"], one["words"][:18]) for one in shown] == [(row["id"], "At 17:00 every day")]
         events = await asked(served, session=session)
-        assert not of_type(events, "approval.required"), "to look at one's own asks nobody"
+        assert not of_type(events, "approval.required"), "to look at one's own needs no approval"
         [listed] = of_type(events, "tool.finished")
         assert row["id"] in listed["text"] and other["id"] not in listed["text"] and bob not in listed["text"]
         model.will(calling(action="delete", schedule=other["id"]), "No.", calling(action="switch", **off(row)), "Off.")
