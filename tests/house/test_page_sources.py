@@ -179,7 +179,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_every_pair_of_colours_can_be_read(place: int) -> None:
-    styles = written()["css/base.css"] + written()["css/messages.css"]
+    styles = written()["css/tokens.css"] + written()["css/base.css"] + written()["css/messages.css"]
     said = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", styles)
     colours = {name: (light, dark or light)[place] for name, light, dark in said}
     syntax = [(name, "code") for name in colours if name.startswith("c-")]

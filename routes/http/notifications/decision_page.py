@@ -65,6 +65,7 @@ PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark" />
 <meta name="robots" content="noindex, nofollow, noarchive" />
 <title>dragoman</title>
+<link rel="stylesheet" href="/page/css/tokens.css" />
 <link rel="stylesheet" href="/page/css/base.css" />
 <link rel="stylesheet" href="/page/css/later/decision.css" />
 </head>

@@ -9,7 +9,7 @@ const OFFLINE = "/page/offline.html";
 const KEPT = "offline-1"; // the name of the cache; another number fetches its files anew
 
 self.addEventListener("install", (event) => {
-  const files = [OFFLINE, "/page/css/base.css", "/page/css/sign_in.css"];
+  const files = [OFFLINE, "/page/css/tokens.css", "/page/css/base.css", "/page/css/sign_in.css"];
   event.waitUntil(caches.open(KEPT).then((cache) => cache.addAll(files)));
 });
 
