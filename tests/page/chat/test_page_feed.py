@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Route
 
 from app.models.scripted import Pause, Scripted
+from app.runs.connections import OpenStream
 from tests.support.access.people import port_of
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import STORY_S, Page, browsing, cpu_ms, expect, home, say
@@ -137,76 +138,59 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
         await expect(page.get_by_text("Connection lost")).to_be_hidden()
 
 
-HIDING = """
-  let away = false;
-  Object.defineProperty(document, "hidden", { get: () => away });
-  Object.defineProperty(document, "visibilityState", { get: () => (away ? "hidden" : "visible") });
-  globalThis.look = (here) => { away = !here; document.dispatchEvent(new Event("visibilitychange")); };
-"""
+# As in browsers without shared workers: the page holds a connection of its own, which the test can see and replace.
+ALONE = "delete globalThis.SharedWorker"
 
 
-async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_path: Path) -> None:
-    async with (
-        asyncio.timeout(STORY_S),
-        serving(tmp_path, Scripted([["One."], ["Two."], ["Three."]])) as served,
-        browsing() as browser,
-    ):
-        context = await browser.context()
-        await context.add_init_script(HIDING)
-        session = (await served.chat("1"))[0]["session"]
-
-        async def opened() -> Page:
-            page = await context.new_page()
-            await page.goto(f"{home(served)}/#{session}")
-            await expect(page.get_by_text("One.")).to_be_visible()
-            await expect(page.get_by_text("Connected")).to_be_visible()
-            return page
-
-        places = served.services.presence._places
-        first = await opened()  # leads
-        [of_first] = places["local"]
-        second = await opened()
-        [of_second] = places["local"] - {of_first}
-        for page in (first, second):
-            await page.evaluate("look(false)")
-        await opened()
-        await of_second.wait_left()
-        assert not of_first.left, "one of them must hear of what waits for a person"
-        await served.chat("2", session=session)
-        await expect(first.get_by_text("Two.")).to_have_count(1)
-        await expect(second.get_by_text("Two.")).to_have_count(0)
-        await second.evaluate("look(true)")
-        await expect(second.get_by_text("Two.")).to_have_count(1)
-        await served.chat("3", session=session)
-        await expect(second.get_by_text("Three.")).to_have_count(1)
-
-
-@only_at_night  # by day one tab that nobody looks at leaves its connection, and is served when it is looked at again
-async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
+async def test_windows_without_a_shared_worker_take_turns_and_each_loads(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["One."], ["Two."]])) as served,
         browsing() as browser,
     ):
         context = await browser.context()
-        await context.add_init_script(HIDING)
+        await context.add_init_script(ALONE)
         session = (await served.chat("1"))[0]["session"]
         pages: list[Page] = []
         for _ in range(8):
-            for page in pages:
-                await page.evaluate("look(false)")
             pages.append(await context.new_page())
             await pages[-1].goto(f"{home(served)}/#{session}")
             await expect(pages[-1].get_by_text("One.")).to_be_visible()
+            await expect(pages[-1].get_by_text("Connected")).to_be_visible()
+        places = served.services.presence._places["local"]
+        while len(places) > 3:
+            await _first_to_leave(places)
         await served.chat("2", session=session)
-        for page in (pages[-1], pages[0]):
-            await expect(page.get_by_text("Two.")).to_have_count(1)
-        presence = served.services.presence
-        while presence.streams("local") > 4:
-            leaving = [asyncio.create_task(place.wait_left()) for place in presence._places["local"]]
-            await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
-            for task in leaving:
-                task.cancel()
+        await expect(pages[-1].get_by_text("Two.")).to_have_count(1)
+        await expect(pages[0].get_by_text("Two.")).to_have_count(0)
+        await pages[0].evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it is looked at
+        await expect(pages[0].get_by_text("Two.")).to_have_count(1)
+
+
+async def _first_to_leave(places: set[OpenStream]) -> None:
+    leaving = [asyncio.create_task(place.wait_left()) for place in places]
+    await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
+    for task in leaving:
+        task.cancel()
+
+
+async def test_the_page_says_at_once_that_the_browser_is_offline(tmp_path: Path) -> None:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+        browser.expected.append("ERR_INTERNET_DISCONNECTED")
+        page = await browser.page()
+        await page.goto(home(served))
+        await expect(page.get_by_text("Connected")).to_be_visible()
+        await page.evaluate(
+            "dispatchEvent(new Event('offline'))"
+        )  # as without a network; the server is on this machine
+        await page.evaluate("fetch('/livez')")
+        await expect(page.get_by_text("You are offline.")).to_be_hidden()
+        await page.context.set_offline(True)
+        await expect(page.get_by_text("You are offline.")).to_be_visible(timeout=1_500)
+        await page.context.set_offline(False)
+        await expect(page.get_by_text("You are offline.")).to_be_hidden(timeout=3_000)
+        await say(page, "1")
+        await expect(page.get_by_text("Fine.")).to_be_visible()
 
 
 # Every way to cut one stream in three must give the same events.
@@ -243,6 +227,7 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
 ) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
+        await page.add_init_script(ALONE)
         tries = 0
 
         async def broken_first(route: Route) -> None:
@@ -270,19 +255,21 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
 async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Path) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
+        await page.add_init_script(ALONE)
         await page.clock.install()
         await page.goto(home(served))
         await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
-        async with page.expect_response("**/events*"):
-            await page.clock.run_for(46_000)
-            await place.wait_left()
-            await page.clock.resume()
+        # The lid is closed: no timer runs, and the clock on the wall goes on.
+        await page.clock.set_system_time(time.time() + 60)
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await place.wait_left()
         await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
-        # The lid is closed: no timer runs, and the clock on the wall goes on.
-        await page.clock.set_system_time(time.time() + 3600)
-        await page.evaluate("dispatchEvent(new Event('online'))")
-        await place.wait_left()
+        await page.clock.set_system_time(time.time() + 120)
+        async with page.expect_response("**/events*"):
+            await page.clock.run_for(5_100)
+            await place.wait_left()
+        await page.clock.resume()
         await say(page, "1")
         await expect(page.get_by_text("Fine.")).to_be_visible()
