@@ -185,7 +185,13 @@ class ToolCall(Struct, frozen=True):
     def _outcome(self, cleared: PermittedCall, result: Result, duration_s: float, raw: str | None) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(
-            call.id, name=call.name, ok=result.ok, text=text, duration_s=duration_s, exit_code=result.exit_code
+            call.id,
+            name=call.name,
+            ok=result.ok,
+            text=text,
+            duration_s=duration_s,
+            exit_code=result.exit_code,
+            advice=result.advice or None,
         )
         tool = self.scope.toolbox.tool(call.name)
         untrusted = result.untrusted or (tool is not None and tool.untrusted)

@@ -60,6 +60,9 @@ SEQUENCES = lazy_pattern(
 )
 SEARCH_RESULT = lazy_pattern(r"^\d+\. [^\n]+\nhttps?://", re.MULTILINE)
 COLOURS = lazy_pattern(r"(\x1b\[[0-9;:]*m)")
+STOPPED = lazy_pattern(
+    r"\AThis call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?"
+)
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -78,6 +81,13 @@ def coloured(line: str) -> Text:
     """A line of a program's output in its own colours, and with nothing else of its escape sequences."""
     pieces = COLOURS.split(line)  # at odd positions the colours
     return Text.from_ansi("".join(piece if at % 2 else printable(piece) for at, piece in enumerate(pieces)))
+
+
+def for_people(written: str, advice: str | None) -> str:
+    """The text of a result or a refusal without its end that advises the model."""
+    if advice and written.endswith(advice):
+        written = written.removesuffix(advice) + ("." if advice.startswith((":", ";")) else "")
+    return STOPPED.sub(text("card.stopped.output"), written, count=1)
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -233,6 +243,7 @@ class View:
                 code = "" if exit_code is None else f" · {text('terminal.call.exit', code=exit_code)}"
                 facts = f"{code}{_found(result) if ok and name == WEB_SEARCH else ''} · {duration(duration_s)}"
                 head = Text(f"{'✓' if ok else '✗'} {printable(name)}{facts}", "green" if ok else "red")
+                result = for_people(result, event.advice)
                 return self._block(head, *_indented(printable(result).splitlines()))
 
     def _unrun(self, event: ToolHanded | ToolRejected) -> list[Text]:
@@ -245,8 +256,11 @@ class View:
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 call_name = printable(name or text("terminal.call.unnamed"))
-                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 block = printable(self._blocks.pop(call or "", "")).strip().splitlines()
+                reason = for_people(reason, event.advice)
+                if not reason:  # the line of the person's decision says it
+                    return self._block(*_indented(block)) if block else []
+                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 return self._block(Text(f"✗ {refused}", "yellow"), *_indented(block))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
