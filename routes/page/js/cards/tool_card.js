@@ -128,7 +128,7 @@ export class ToolCard {
     if (focused && !reads) this.tail.box.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
-  finish({ ok, text, duration_s, exit_code }) {
+  finish({ ok, text, duration_s, exit_code, lines }) {
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
@@ -138,7 +138,7 @@ export class ToolCard {
       fileName: `${name}-${call}`,
       fields: this.given.fields,
     };
-    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
+    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, lines, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
