@@ -238,12 +238,12 @@ class View:
                 code = "" if exit_code is None else f" · {text('terminal.call.exit', code=exit_code)}"
                 facts = f"{code}{_found(result) if ok and name == WEB_SEARCH else ''} · {duration(duration_s)}"
                 head = Text(f"{'✓' if ok else '✗'} {printable(name)}{facts}", "green" if ok else "red")
-                shown = printable(result).splitlines()
+                rows = printable(result).splitlines()
                 if event.lines is None:
-                    return self._block(head, *_indented(shown, changes=ok and name in CHANGING))
-                seen = sum(not FRAMING.match(line) for line in shown)
+                    return self._block(head, *_indented(rows, changes=ok and name in CHANGING))
+                seen = sum(not FRAMING.match(line) for line in rows)
                 counts = f" · {text('tail.lines', count=event.lines)} · {text('tail.saw', count=seen)}"
-                return self._block(head.append(counts), *_indented(shown, event.lines - seen))
+                return self._block(head.append(counts), *_indented(rows, event.lines - seen))
 
     def _unrun(self, event: ToolHanded | ToolRejected) -> list[Text]:
         """A call that the server does not run."""
