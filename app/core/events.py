@@ -126,6 +126,7 @@ class ToolProgress(Struct, frozen=True):
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
+    `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
     A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
     `text` that is for the model alone: people are shown what is before it.
     """
@@ -137,6 +138,8 @@ class ToolFinished(Struct, frozen=True):
     text: str
     duration_s: float
     exit_code: int | None = None
+    lines: int | None = None
+    bytes: int | None = None
     advice: str | None = None
 
 
