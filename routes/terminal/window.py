@@ -38,7 +38,7 @@ from routes.terminal.keyboard import Keyboard, Pastes, unread
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
-from routes.terminal.window_layout import WordCompleter, layout
+from routes.terminal.window_layout import Drawing, WordCompleter, layout, wraps_again
 from routes.texts import text
 
 T = TypeVar("T")
@@ -54,6 +54,9 @@ class _HeldOutput(Vt100_Output):
     """Writes when it is let go, so that several drawings are one."""
 
     held = False
+
+    def erase_down(self) -> None:
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column may put the window into the scrollback (tmux)
 
     def flush(self) -> None:
         if not self.held:
@@ -108,6 +111,7 @@ class Window:
             erase_when_done=True,
             min_redraw_interval=REDRAW_S,
         )
+        self._app.renderer = Drawing(self._app.renderer.style, output, wraps=wraps_again(environ))
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
         """Run `body` while the prompt is there. The terminal is left as it was, however that ends. Raises Over."""
@@ -351,7 +355,7 @@ class RunOutput:
         view = self._transcript.view
         calls: list[str] = []
         if view.busy:
-            most = max(SMALLEST, min(CALL_LINES, height - 1))
+            most = max(SMALLEST, min(CALL_LINES, height // 2))  # room to be wrapped in a narrower window
             calls = self._window.draw(view.live(time.monotonic(), most)).splitlines()[:most]
         room = max(1, height - len(calls))
         return [*self._writing(room), *calls]
