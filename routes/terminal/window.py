@@ -56,7 +56,9 @@ class _HeldOutput(Vt100_Output):
     held = False
 
     def erase_down(self) -> None:
-        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column may put the window into the scrollback (tmux)
+        self.write_raw(
+            "\x1b[K\x1b[C\x1b[J\x1b[D"
+        )  # `J` at the first column may put the window into the scrollback (tmux)
 
     def flush(self) -> None:
         if not self.held:
@@ -83,6 +85,8 @@ class Window:
         self.on_stop_call: Callable[[], None] = lambda: None
         self.completions: Callable[[str], list[str]] = lambda _text: []
         self.hides: Callable[[str], bool] = lambda _typed: False  # what is being typed is not shown
+        self.sign: Callable[[], str] = str
+        self.on_switch: Callable[[], None] = lambda: None
         self._hidden = False
         self._status: Callable[[], str] | None = None
         self._reading: _Reading | None = None
@@ -235,6 +239,10 @@ class Window:
         def _stop(_event: KeyPressEvent) -> None:
             self.on_stop_call()
 
+        @bound.add("c-t")
+        def _switch(_event: KeyPressEvent) -> None:
+            self.on_switch()
+
         @bound.add("c-z")
         def _suspend(event: KeyPressEvent) -> None:
             event.app.suspend_to_background()
@@ -279,7 +287,7 @@ class Window:
     def _prompt(self) -> str:
         if self._hidden:
             return text("terminal.input.prompt")
-        return self._reading.prompt if self._reading else STEER
+        return self._reading.prompt if self._reading else self.sign() or STEER
 
     def _is_hidden(self) -> bool:
         return self._hidden or (self._reading is None and self.hides(self.buffer.text))

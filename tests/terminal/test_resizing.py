@@ -15,7 +15,8 @@ pytestmark = pytest.mark.anyio
 
 LIMIT_S = 60
 PROMPT = "\n>"
-TAIL = 'i=0; until [ -e go ]; do i=$((i+1)); printf "line %3d %s\\n" $i "$(printf \'wide %.0s\' {1..30})"; sleep 0.02; done'
+WIDE = "wide " * 30
+TAIL = f"i=0; until [ -e go ]; do i=$((i+1)); printf 'line %3d {WIDE}\\n' $i; sleep 0.02; done"
 
 
 def heads(shown: str) -> int:
