@@ -162,7 +162,7 @@ class SessionStore(ChangeWriter, Protocol):
         """Temporary sessions of people whose last run began or ended before then."""
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
-        """Sessions with all words of the query in one message or in the title, archived ones too, in the same order."""
+        """Sessions with all words of the query in one message or in the title, archived ones too, best match first."""
 
     async def session_state(self, session: str) -> SessionState: ...
 

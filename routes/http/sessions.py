@@ -52,8 +52,9 @@ async def list_sessions(request: Request) -> Response:
     200 at a time, of a conversation with [branches](#branches) the one used last: `title`, `created`, `updated`, if one
     is `running`, `pinned` or `archived`, its `folder`, and with titles of a model the `summary`. Archived ones are left
     out. The first page of all has all `pinned` ones and the `folders`, too. `q` finds up to 100, archived ones
-    included, that contain the words in one message or in the title, with a `snippet`, the places of the words in it
-    (`marks`) and in the title (`title_marks`) as `[from, to]` in code points, and the `run` of the message. Those of
+    included, that contain the words in one message or in the title, best match first (the title itself, whole words in
+    it, parts of it, messages; of equal ones the last used), with a `snippet`, the places of the words in it (`marks`)
+    and in the title (`title_marks`) as `[from, to]` in code points, and the `run` of the message. Those of
     [helpers](helpers.md) are listed by `parent` only.
     """
     services, principal = services_of(request), current_principal(request)
@@ -107,7 +108,7 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
     pairs = zip(rows, found, strict=True)
     kept = {row["id"]: row | found_fields(one, query) for row, one in pairs}
     for row in rows:
-        if row["id"] in kept:  # of the branches of a conversation the one used last
+        if row["id"] in kept:  # of the branches of a conversation the best match
             for other in row.get("branches", ()):
                 kept.pop(other, None)
     return list(kept.values())[:FOUND]

@@ -10,7 +10,7 @@ from app.storage.search_words import words_of
 from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
+from app.storage.sql.search import MOST_MATCHES, best_found, is_prefix, sessions_with
 from app.storage.sql.sessions import SqlSessions
 
 # Messages of a run that stand before its request were left behind by the run before it.
@@ -41,7 +41,7 @@ class PostgresSessions(SqlSessions, SqlMemories):
     _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
-        return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
+        return best_found(await self._each(*sessions_with(principal, query, limit, with_words)), query, limit)
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         words = words_of(query)

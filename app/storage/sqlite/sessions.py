@@ -12,7 +12,7 @@ from app.storage.search_words import phrase, words_of
 from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
-from app.storage.sql.search import MOST_MATCHES, is_prefix, newest_found, sessions_with
+from app.storage.sql.search import MOST_MATCHES, best_found, is_prefix, sessions_with
 from app.storage.sql.sessions import SqlSessions
 from app.storage.sqlite.connections import transact
 from app.storage.sqlite.database import Database
@@ -57,7 +57,7 @@ class SQLiteSessions(Database, SqlSessions, SqlMemories):
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         await self._index_messages()
-        return newest_found(await self._each(*sessions_with(principal, query, limit, with_words)), limit)
+        return best_found(await self._each(*sessions_with(principal, query, limit, with_words)), query, limit)
 
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         words = words_of(query)
