@@ -109,7 +109,8 @@ class ToolProgress(Struct, frozen=True):
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
     `bytes` all output so far. `input` is true for a call with a terminal, which takes input, `hidden` while its program
-    reads a password, `screen` while it draws on the whole screen, as an editor does: the tail shows only some of it.
+    reads a password, `screen` while it draws on the whole screen, as an editor does: the tail shows only some of it,
+    `asks` while the last line looks like a question that it waits to have answered.
     """
 
     type: ClassVar[str] = "tool.progress"
@@ -121,6 +122,7 @@ class ToolProgress(Struct, frozen=True):
     input: bool | None = None
     hidden: bool | None = None
     screen: bool | None = None
+    asks: bool | None = None
 
 
 class ToolFinished(Struct, frozen=True):

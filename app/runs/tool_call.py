@@ -267,6 +267,7 @@ def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgre
         input=takes,
         hidden=hidden,
         screen=drawn,
+        asks=(takes and progress.output is not None and progress.output.asks) or None,
     )
 
 

@@ -30,6 +30,7 @@ from app.core.events import (
     Notice,
     PlanUpdated,
     ReasoningDelta,
+    RoundStarted,
     RunFailed,
     RunFinished,
     TextDelta,
@@ -137,6 +138,7 @@ class View:
         self._behind_block = False
         self._blocks: dict[str, str] = {}  # of calls that have not started: the calls, as blocks of code
         self._repeated = 0  # characters of reasoning to come that stand on the screen already, as text
+        self._unread = False  # a message was added, and no request to the model has followed
         self._width = width
         self._active: dict[str, Activity] = {}
         self.previews: dict[str, Mapping[str, Any]] = {}  # of calls that are about to be asked about
@@ -189,7 +191,11 @@ class View:
             case ImageReturned(_, media_type, length):
                 picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
                 return self._block(Text(f"  ▪ {picture}", "cyan"))
+            case RoundStarted():
+                self._unread = False
+                return []
             case MessageAdded(message, files):
+                self._unread = True
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
             case PlanUpdated(steps):
@@ -282,7 +288,8 @@ class View:
                 failed = text("terminal.run.failed", code=printable(code), message=printable(message))
                 return self._block(Text(f"✗ {failed}{again}", "red"))
             case RunFinished(reason="cancelled"):
-                return self._block(Text(f"■ {text('terminal.run.stopped')}", "yellow"))
+                unread = f" {text('terminal.run.unread')}" if self._unread else ""
+                return self._block(Text(f"■ {text('terminal.run.stopped')}{unread}", "yellow"))
             case RunFinished(reason=reason) if reason != "answered":
                 ended = text("terminal.run.early", reason=printable(reason).replace("_", " "))
                 return self._block(Text(f"■ {ended}", "yellow"))
