@@ -4,83 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Route
 
 from app.models.scripted import Pause, Scripted
-from app.runs.connections import OpenStream
 from tests.support.access.people import port_of
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import STORY_S, Page, browsing, cpu_ms, expect, home, say
-from tests.support.server.serving import Served, serving
+from tests.support.page.windows import until_streams
+from tests.support.page.wire import wired
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 DELTAS = 5_000
 # What a connection that a test has cut makes the browser say.
 CUT = r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)"
-
-
-class Wire:
-    """Between a browser and the server: each stream ends once `most` bytes of it have passed; None ends none.
-
-    Those arrive, or streams would be cut for ever; each may have more than the one before.
-    """
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.most: int | None = None
-        self.cuts = 0
-        self.down = False  # nobody gets through
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def carry(self, to: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.down:
-            writer.transport.abort()
-            return
-        up, down = await asyncio.open_connection("127.0.0.1", to)
-        self._writers |= {writer, down}
-        try:
-            await asyncio.gather(self._copy(reader, down), self._copy(up, writer, bounded=True))
-        finally:
-            for one in (writer, down):
-                self._writers.discard(one)
-                one.close()
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, bounded: bool = False) -> None:
-        passed, streams = 0, False
-        with suppress(ConnectionError):
-            while block := await reader.read(1024):
-                streams = bounded and (streams or b"text/event-stream" in block)
-                passed += len(block) if streams else 0
-                writer.write(block)
-                await writer.drain()
-                if self.most is not None and passed > self.most:
-                    self.cuts += 1
-                    self.most += 8_000
-                    break
-        writer.close()
-
-    def cut(self) -> None:
-        """All that is under way ends in the middle of whatever it is."""
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-
-@asynccontextmanager
-async def wired(served: Served) -> AsyncGenerator[Wire, None]:
-    wire, to = Wire(), port_of(served)
-    server = await asyncio.start_server(lambda reader, writer: wire.carry(to, reader, writer), "127.0.0.1", 0)
-    wire.port = server.sockets[0].getsockname()[1]
-    try:
-        yield wire
-    finally:
-        server.close()
-        wire.cut()
 
 
 @only_at_night  # by day a line is cut and chops everything (test_life)
@@ -93,12 +34,12 @@ async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_agai
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([reply])) as served,
-        wired(served) as wire,
+        wired(port_of(served)) as wire,
         browsing() as browser,
     ):
         browser.expected.append(CUT)
         page = await browser.page()
-        await page.goto(f"http://localhost:{wire.port}/")
+        await page.goto(wire.url)
         await say(page, "Count.")
         wire.most = 12_000
         for at, step in enumerate(steps):
@@ -117,12 +58,12 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["Before. ", Pause(go_on), "After."], ["Next."]])) as served,
-        wired(served) as wire,
+        wired(port_of(served)) as wire,
         browsing() as browser,
     ):
         browser.expected.append(CUT)
         page = await browser.page()
-        await page.goto(f"http://localhost:{wire.port}/")
+        await page.goto(wire.url)
         await say(page, "1")
         await expect(page.get_by_text("Before.")).to_be_visible()
         wire.down = True
@@ -157,21 +98,12 @@ async def test_windows_without_a_shared_worker_take_turns_and_each_loads(tmp_pat
             await pages[-1].goto(f"{home(served)}/#{session}")
             await expect(pages[-1].get_by_text("One.")).to_be_visible()
             await expect(pages[-1].get_by_text("Connected")).to_be_visible()
-        places = served.services.presence._places["local"]
-        while len(places) > 3:
-            await _first_to_leave(places)
+        await until_streams(served, "local", 3)
         await served.chat("2", session=session)
         await expect(pages[-1].get_by_text("Two.")).to_have_count(1)
         await expect(pages[0].get_by_text("Two.")).to_have_count(0)
         await pages[0].evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it is looked at
         await expect(pages[0].get_by_text("Two.")).to_have_count(1)
-
-
-async def _first_to_leave(places: set[OpenStream]) -> None:
-    leaving = [asyncio.create_task(place.wait_left()) for place in places]
-    await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
-    for task in leaving:
-        task.cancel()
 
 
 async def test_the_page_says_at_once_that_the_browser_is_offline(tmp_path: Path) -> None:
