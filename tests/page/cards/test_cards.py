@@ -29,7 +29,7 @@ PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\
 async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
     """Look at the changes of the turn that has made the file; undo them, once the file is as the turn has left it."""
     await page.get_by_role("button", name="Changes").click()
-    changes = page.get_by_role("dialog", name="Changes of this turn")
+    changes = page.get_by_role("dialog", name="Changes of this run")
     await expect(changes.locator("summary")).to_have_text(["table.csv created"])
     await expect(changes.locator(".diff")).to_contain_text("x,y")
     (work / "table.csv").write_text("by a person")
@@ -305,7 +305,7 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
         await expect(cut.locator(".card-state")).to_have_text("done")
-        await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
+        await expect(cut.locator(".tail-count")).to_contain_text("the model saw only a part")
         await cut.get_by_role("button", name="Show all").click()
         await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")
         await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')

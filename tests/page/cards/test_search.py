@@ -43,7 +43,7 @@ async def numbers(page: Page) -> Locator:
     """The card of a command that has printed 3,000 lines."""
     card = cards(page)
     await expect(card).to_have_attribute("data-state", "done")
-    await expect(card.locator(".tail-count")).to_have_text("3,000 lines, truncated for the model")
+    await expect(card.locator(".tail-count")).to_have_text("3,000 lines, the model saw only a part")
     return card
 
 
