@@ -109,7 +109,8 @@ class ToolProgress(Struct, frozen=True):
     `tail` holds the last lines, at most 12, as a terminal would show them: carriage returns and cursor moves are
     applied, and each line has its own colours (SGR sequences). `lines` counts the lines of that screen and above it,
     `bytes` all output so far. `input` is true for a call with a terminal, which takes input, `hidden` while its program
-    reads a password, `screen` while it draws on the whole screen, as an editor does: the tail shows only some of it.
+    reads a password, `screen` while it draws on the whole screen, as an editor does: the tail shows only some of it,
+    `asks` while the last line looks like a question that it waits to have answered.
     """
 
     type: ClassVar[str] = "tool.progress"
@@ -121,11 +122,13 @@ class ToolProgress(Struct, frozen=True):
     input: bool | None = None
     hidden: bool | None = None
     screen: bool | None = None
+    asks: bool | None = None
 
 
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
+    `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
     A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
     `text` that is for the model alone: people are shown what is before it.
     """
@@ -137,6 +140,8 @@ class ToolFinished(Struct, frozen=True):
     text: str
     duration_s: float
     exit_code: int | None = None
+    lines: int | None = None
+    bytes: int | None = None
     advice: str | None = None
 
 

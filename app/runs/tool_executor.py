@@ -440,7 +440,9 @@ class ToolExecutor(Struct):
             self.scope.gate.taint()
             finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
         denial = await self.scope.hooks.after_call(call, finished, conversation) if self.scope.hooks else None
-        finished = self.scope.guards.plain(finished if denial is None else replace(finished, ok=False, text=denial))
+        if denial is not None:
+            finished = replace(finished, ok=False, text=denial, lines=None, bytes=None)
+        finished = self.scope.guards.plain(finished)
         withheld = denial is not None or finished.text == WITHHELD
         if withheld:
             finished = replace(finished, advice=advice_of(finished.text) or None)

@@ -191,6 +191,21 @@ def test_a_long_result_keeps_head_and_tail() -> None:
     assert len(lines) == 20
 
 
+def test_a_shortened_result_counts_all_lines_that_were_written() -> None:
+    ends = "\n".join(map(str, range(72))), "\n".join(map(str, range(99_928, 100_000)))
+    text = f"{ends[0]}\n[... 578,000 characters left out ...]\n{ends[1]}\n[exit code 1]"
+    event = ToolFinished("c", "bash", False, text, 1.0, 1, lines=100_000, bytes=588_895)
+    lines = transcript([event]).splitlines()
+    assert "100,000 lines · the model saw 144" in lines[0]
+    assert lines[6].strip() == "5" and lines[8].strip() == "99989" and "... 99,983 more lines ..." in lines[7]
+
+
+def test_the_excerpt_of_an_edit_says_how_many_changes_it_leaves_out() -> None:
+    diff = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(20))
+    for name, ok, more in (("edit_file", True, "43 more lines, 29 changed"), ("bash", True, "43 more lines ...")):
+        assert more in transcript([ToolFinished("c", name, ok, f"Edited a.py.\n{diff}", 0.1)])
+
+
 def drawn(view: View, now: float, height: int = 24) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(view.live(now, height))

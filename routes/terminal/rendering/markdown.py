@@ -122,7 +122,7 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - markdown-it's signature
+def _formula(state: StateInline, silent: bool) -> bool:
     """A rule for formulas in lines: what is in one is no Markdown."""
     source, at = state.src, state.pos
     if source[at] == "$":

@@ -305,9 +305,9 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
         await expect(cut.locator(".card-state")).to_have_text("done")
-        await expect(cut.locator(".tail-count")).to_contain_text("the model saw only a part")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await cut.get_by_role("button", name="Show all").click()
-        await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')
         await expect(cut.locator(".tail")).to_contain_text("\n4500\n")  # the model was not told that line
         await page.evaluate("document.fonts.ready")

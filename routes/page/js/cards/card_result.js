@@ -8,6 +8,7 @@ import { pieces, t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
 import { parseJSON } from "../text/json.js";
+import { countWords, linesSeen } from "../terminal/excerpts.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
 import { foundPassages, passageList } from "../text/found_passages.js";
@@ -58,7 +59,7 @@ const RESULTS = {
   search_files: ofPassages,
 };
 
-function ofProcess({ text, tail, exitCode }) {
+function ofProcess({ text, tail, exitCode, lines }) {
   const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
   const output = text.slice(0, text.length - end.length);
   const why = [
@@ -66,12 +67,13 @@ function ofProcess({ text, tail, exitCode }) {
     signal,
     limit && t("card.limit", { limit }),
   ];
+  const count = lines && h("p", { class: "tail-count" }, countWords(lines, linesSeen(output)));
   return {
     element: () => {
-      tail.end(output === "(no output)" ? "" : output);
+      tail.end(output === "(no output)" ? "" : output, lines);
       return output === "(no output)" ? h("p", { class: "card-note" }, t("job.silent")) : null;
     },
-    brief: () => (output === "(no output)" ? null : lastLines(output)),
+    brief: () => (output === "(no output)" ? null : [lastLines(output), count]),
     extra: why.filter(Boolean).join(", "),
   };
 }

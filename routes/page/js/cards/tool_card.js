@@ -128,7 +128,7 @@ export class ToolCard {
     if (focused && !reads) this.tail.box.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
-  finish({ ok, text: written, duration_s, exit_code, advice }) {
+  finish({ ok, text: written, duration_s, exit_code, lines, advice }) {
     const text = forPeople(written, advice);
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
@@ -139,7 +139,7 @@ export class ToolCard {
       fileName: `${name}-${call}`,
       fields: this.given.fields,
     };
-    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
+    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, lines, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
