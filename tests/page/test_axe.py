@@ -83,7 +83,7 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         assert not found, "\n".join(found)
 
 
-PANELS = ("Model:", "Context:", "Sandboxed", "MCP", "Jobs", "Settings")
+PANELS = ("Model:", "Context:", "Sandboxed", "MCP", "Background jobs", "Settings")
 
 
 async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
@@ -171,7 +171,7 @@ async def test_what_a_screen_reader_finds(tmp_path: Path) -> None:
             - banner:
               - heading "Say hello." [level=1]
             - main "Conversation":
-              - article "Turn"
+              - article "Run"
             - contentinfo:
               - form "Message":
                 - textbox "Message"

@@ -43,7 +43,7 @@ async def test_a_long_history_is_paged_and_the_reader_stays_where_they_are(tmp_p
         session = await begun(served, 25)
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
-        turns = page.get_by_role("article", name="Turn")
+        turns = page.get_by_role("article", name="Run")
         await expect(turns).to_have_count(20)
         await expect(turns.last.locator(".turn-foot")).to_be_in_viewport()
         await shot(page, "conversation-long")
@@ -104,20 +104,20 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await expect(page.get_by_text("It begins")).to_be_visible()
         await expect(page.locator(".working").get_by_text("Thinking")).to_be_hidden()
         await page.get_by_role("textbox", name="Message").fill("Later, please.")
-        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("queue")
         await page.get_by_role("button", name="Send").click()
-        turns = page.get_by_role("article", name="Turn")
+        turns = page.get_by_role("article", name="Run")
         await expect(turns.nth(1).get_by_text("Queued")).to_be_visible()
 
         await page.get_by_role("textbox", name="Message").fill("Be brief.")
-        await page.get_by_role("combobox", name="When it is read").select_option("steer")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("steer")
         await page.get_by_role("button", name="Send").click()
-        await expect(turns.first.get_by_text("The model reads this after the current step")).to_be_visible()
+        await expect(turns.first.get_by_text("The agent reads this after the current step")).to_be_visible()
         await shot(page, "conversation-waiting")
 
         other = await page.context.new_page()
         await other.goto(page.url)
-        there = other.get_by_role("article", name="Turn")
+        there = other.get_by_role("article", name="Run")
         await expect(there.nth(1).get_by_text("Queued")).to_be_visible()
 
         first.set()
@@ -126,7 +126,7 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await expect(there.last.get_by_text("And the next turn.")).to_be_visible()
         for words in ("Begin.", "Be brief.", "Later, please."):
             await expect(page.locator("#conversation").get_by_text(words, exact=True)).to_have_count(1)
-        await expect(page.get_by_text("The model reads this after the current step")).to_have_count(0)
+        await expect(page.get_by_text("The agent reads this after the current step")).to_have_count(0)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
@@ -141,11 +141,11 @@ async def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
         await say(page, "Begin.")
         await expect(page.get_by_text("It begins")).to_be_visible()
         await page.get_by_role("textbox", name="Message").fill("Later.")
-        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("queue")
         await page.get_by_role("button", name="Send").click()
         await page.get_by_role("button", name="Cancel").click()
         await expect(
-            page.get_by_role("article", name="Turn").last.get_by_text("Cancelled before it started")
+            page.get_by_role("article", name="Run").last.get_by_text("Cancelled before it began")
         ).to_be_visible()
         first.set()
         await expect(page.get_by_text("It begins and ends.")).to_be_visible()

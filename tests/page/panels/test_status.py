@@ -74,7 +74,7 @@ async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_pa
         bar = page.get_by_role("group", name="Status")
         await expect(bar.get_by_role("button", name="Context:")).to_be_visible()
         assert await too_wide(page) == []
-        for name in ("Model:", "Context:", "No sandbox", "MCP", "Jobs", "Pause", "Settings"):
+        for name in ("Model:", "Context:", "No sandbox", "MCP", "Background jobs", "Pause", "Settings"):
             box = await bar.get_by_role("button", name=name).bounding_box()
             assert box and box["height"] >= 24 and box["width"] >= 24, (name, box)
         await bar.get_by_role("button", name="No sandbox").tap()
@@ -109,7 +109,7 @@ async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Pa
         context = page.get_by_role("group", name="Status").get_by_role("button", name="Context:")
         for number in range(3):
             await say(page, f"Message {number}. " + "A long one. " * 120)
-            await expect(page.get_by_role("article", name="Turn").get_by_text("Well.")).to_have_count(number + 1)
+            await expect(page.get_by_role("article", name="Run").get_by_text("Well.")).to_have_count(number + 1)
         await expect(context).to_contain_text("· shortened")
         await context.click()
         await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Older messages:")
