@@ -25,7 +25,7 @@ async def test_a_browser_of_german_gets_the_page_in_german(tmp_path: Path) -> No
         await expect(page.locator("html")).to_have_attribute("lang", "de")
         await expect(page.get_by_role("heading", name="Was möchtest du tun?")).to_be_visible()
         message = page.get_by_role("textbox", name="Nachricht")
-        await expect(message).to_have_attribute("placeholder", "Nachricht eingeben")
+        await expect(message).to_have_attribute("placeholder", "Nachricht an dragoman")
         await shot(page, "german-welcome")
         await message.fill("Lege eine Datei an.")
         await page.get_by_role("button", name="Senden").click()
