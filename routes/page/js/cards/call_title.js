@@ -56,12 +56,25 @@ export function iconOf(name) {
   return rowOf(name)[1] ?? "tool";
 }
 
+/** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
+export function requestedHosts({ network }) {
+  if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
+  return network ? t("approvals.any_host") : null;
+}
+
+/** The arguments of a command, with the hosts that it asks for in words. */
+export function inWords({ network, ...rest }) {
+  const hosts = requestedHosts({ network });
+  return { ...rest, ...(hosts ? { [t("card.field.network")]: hosts } : network !== undefined && { network }) };
+}
+
 const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
 
-/** The person who has decided a call, and the door: `ann in the terminal`. */
-export function deciderOf(by, door) {
-  const person = escapeLine(by ?? "");
-  return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
+/** The person who has decided a call, and the door: `ann in the terminal`; `page`: of the one who reads it. */
+export function deciderOf(by, door, page) {
+  const isOwn = by && by === page.store.get("me")?.name;
+  const person = isOwn ? t("approvals.you") : escapeLine(by ?? "");
+  return DOORS.has(door) && !(isOwn && door === "page") ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 
 function firstLine(text) {
