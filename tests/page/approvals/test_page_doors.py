@@ -41,7 +41,7 @@ async def test_the_page_of_a_link_decides_without_scripts_and_the_other_page_lea
         assert phone.url.endswith("/decide"), "the token is not in the address any more"
         await expect(page.get_by_text("Seen.")).to_be_visible()
         await until_decided(page)
-        await expect(page.get_by_text("Approved by local by link: bash")).to_be_visible()
+        await expect(page.get_by_text("Approved by you by link: bash")).to_be_visible()
 
         await say(page, "Say two.")
         await expect(questions_on(page)).to_be_visible()

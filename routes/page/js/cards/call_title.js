@@ -62,11 +62,11 @@ export function requestedHosts({ network }) {
   return network ? t("approvals.any_host") : null;
 }
 
-/** The arguments of a command, with the hosts that it asks for in words. */
-export function inWords({ network, ...rest }) {
-  const hosts = requestedHosts({ network });
-  return { ...rest, ...(hosts ? { [t("card.field.network")]: hosts } : network !== undefined && { network }) };
-}
+/** The arguments of a command, with words for a network that is not limited; hosts are shown as they are. */
+export const inWords = ({ network, ...rest }) =>
+  network === true
+    ? { ...rest, [t("card.field.network")]: t("approvals.any_host") }
+    : { ...rest, ...(network && { network }) };
 
 const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
 
