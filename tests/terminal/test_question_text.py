@@ -80,7 +80,7 @@ def test_no_value_passes_for_a_line_of_ours() -> None:
 
 def test_all_of_a_long_value_is_shown_and_its_length_told() -> None:
     rows = rows_of(asked({"command": "\n".join(map(str, range(5000)))}), None)
-    assert "  command (5000 lines):" in rows and f"{GUTTER}0" in rows and rows[-1] == f"{GUTTER}4999"
+    assert "  command (5,000 lines):" in rows and f"{GUTTER}0" in rows and rows[-1] == f"{GUTTER}4999"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from tests.support.models.replies import native_bash
 from tests.support.page.browser import browsing, expect, home
-from tests.support.page.stories import cards
+from tests.support.page.stories import cards, page_of_turn
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -117,3 +118,22 @@ async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: P
         )
         assert followed
         assert await layouts() - before < 50
+
+
+async def test_all_lines_of_a_command_are_counted_whatever_is_stored(tmp_path: Path) -> None:
+    """At the end, with all of it shown, in the middle where some is not stored, and opened again."""
+    async with page_of_turn(tmp_path, [native_bash("seq 1 100000")], "Done.") as (_, _, page):
+        card = cards(page)
+        await expect(card).to_have_attribute("data-state", "done")
+        count = card.locator(".tail-count")
+        await expect(count).to_contain_text("100,000 lines · the model saw 1,")
+        await card.get_by_role("button", name="Show all").click()
+        await expect(count).to_contain_text("100,000 lines · the model saw 1,")
+        await page.reload()
+        await expect(card.locator(".card-brief")).to_contain_text("100,000 lines · the model saw 1,")
+        await card.locator(".card-fold").click()
+        await card.get_by_role("button", name="Show all").click()
+        await card.get_by_role("button", name="Search").click()
+        await card.get_by_role("searchbox").fill("lines, ")
+        await expect(card.locator(".tail")).to_contain_text(" characters left out ...]")
+        await expect(card.locator(".tail-bar .tail-count")).to_contain_text("100,000 lines · the model saw 1,")

@@ -306,9 +306,9 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
         await expect(cut.locator(".card-state")).to_have_text("done")
-        await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await cut.get_by_role("button", name="Show all").click()
-        await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')
         await expect(cut.locator(".tail")).to_contain_text("\n4500\n")  # the model was not told that line
         await page.evaluate("document.fonts.ready")
@@ -371,3 +371,4 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})
         await expect(second.locator(".card-state")).to_contain_text("not run: denied by you over HTTP: “not today”")
+        await expect(second).not_to_contain_text("Do not try it again")  # for the model alone

@@ -21,8 +21,8 @@ const briefly = (row) => `${escapeLine(row.name)} · ${summaryOf(row)}`;
 const OUTCOMES = new Set(["approved", "denied", "expired", "withdrawn"]);
 
 /** "Approved by ann in the terminal", of an event, or of what the server says to a decision that came too late. */
-const outcomeOf = ({ decision, by, door }, page) =>
-  OUTCOMES.has(decision) ? t(`approvals.elsewhere.${decision}`, { by: deciderOf(by, door, page) }) : decision;
+const outcomeOf = ({ decision, by, door }) =>
+  OUTCOMES.has(decision) ? t(`approvals.elsewhere.${decision}`, { by: deciderOf(by, door) }) : decision;
 
 export class Tray {
   skew_ms = 0; // how far the server's clock is ahead
@@ -225,7 +225,7 @@ export class Tray {
 
   /** The call was decided here, or the server reports that it no longer waits. */
   onDecided(box, given, { own }) {
-    const words = typeof given === "string" ? given : outcomeOf(given, this.#page);
+    const words = typeof given === "string" ? given : outcomeOf(given);
     this.#decided.add(keyOf(box.row));
     this.#showNote(own ? null : `${summaryOf(box.row)}: ${words}`);
     announce(words);
@@ -238,7 +238,7 @@ export class Tray {
     const row = this.#known.get(key);
     if (!row || this.#decided.has(key)) return;
     this.#decided.add(key);
-    this.#showNote(`${outcomeOf(event, this.#page)}: ${briefly(row)}`);
+    this.#showNote(`${outcomeOf(event)}: ${briefly(row)}`);
     this.#changed();
   }
 

@@ -70,11 +70,17 @@ export const inWords = ({ network, ...rest }) =>
 
 const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
 
-/** The person who has decided a call, and the door: `ann in the terminal`; `page`: of the one who reads it. */
-export function deciderOf(by, door, page) {
-  const isOwn = by && by === page.store.get("me")?.name;
-  const person = isOwn ? t("approvals.you") : escapeLine(by ?? "");
-  return DOORS.has(door) && !(isOwn && door === "page") ? `${person} ${t(`approvals.door.${door}`)}` : person;
+const own = new Set(["local"]); // names of the reader; "local" is the only account of a server without tokens
+
+/** Names the reader, whose decisions are "by you". */
+export const nameReader = ({ name }) => own.add(name);
+
+export const personOf = (by) => (own.has(by) ? t("by.you") : escapeLine(by ?? ""));
+
+/** The person who has decided a call, and the door: `ann in the terminal`. */
+export function deciderOf(by, door) {
+  const person = personOf(by);
+  return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 
 function firstLine(text) {
