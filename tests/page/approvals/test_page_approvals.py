@@ -261,8 +261,8 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.evaluate("window.away = true")
         elsewhere = asyncio.create_task(served.chat("Say elsewhere."))
         line = page.locator(".approval-others li")
-        await expect(line).to_contain_text("touch elsewhere")
-        await expect(page.get_by_role("heading", name="2 calls are waiting for you")).to_be_visible()
+        await expect(line).to_contain_text("Another conversation is waiting for you")
+        await expect(page.get_by_role("heading", name="Waiting for you")).to_be_visible()
         notice = "window.notices.map(({title, body}) => [title, body])"
         await page.wait_for_function("() => window.notices.length")  # what describes a call is fetched first
         assert await page.evaluate(notice) == [["bash is waiting for you", "touch elsewhere"]]
@@ -271,7 +271,7 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.evaluate("window.away = false; window.notices[0].made.onclick()")
         await expect(questions_on(page).get_by_text("touch elsewhere", exact=True)).to_be_visible()
         await expect(questions_on(page)).to_be_focused()
-        await expect(line).to_contain_text("touch here")
+        await expect(line).to_contain_text("Another conversation is waiting for you")
         await page.evaluate("{ window.away = true; const now = Date.now; Date.now = () => now() + 40_000; }")
         await press(page, "Approve once")
         await expect(page.get_by_text("Not elsewhere.")).to_be_visible()

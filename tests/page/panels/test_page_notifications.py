@@ -185,7 +185,7 @@ async def test_a_notification_of_a_call_opens_its_decision_and_decides_nothing(t
         turn = asyncio.create_task(served.chat("Go."))
         page = await browser.page(viewport=PHONE)
         await page.goto(home(served))
-        await expect(page.locator(".approval-others li")).to_contain_text("touch one")
+        await expect(page.locator(".approval-others li")).to_contain_text("Another conversation is waiting")
         [row] = (await served.client.get("/approvals")).json()["approvals"]
         if is_open:
             await worker_of(page)
