@@ -64,7 +64,7 @@ export class CardHead {
     const had = document.activeElement;
     this.stop.hidden = state !== "running" || !this.mayStop;
     if (this.answer) this.answer.hidden = state !== "waiting";
-    if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
+    if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true });
   }
 
   /** A way to where a waiting call is decided, as long as it waits. */

@@ -23,7 +23,12 @@ export class Menu {
         this.element.hidePopover();
         does();
       };
-      return h("button", { type: "button", role: "menuitem", tabindex: -1, onclick }, typeof sign === "string" ? icon(sign) : sign, label);
+      return h(
+        "button",
+        { type: "button", role: "menuitem", tabindex: -1, onclick },
+        typeof sign === "string" ? icon(sign) : sign,
+        label,
+      );
     };
     fill(this.element, this.actions().map(item));
   }

@@ -30,7 +30,10 @@ export function start(page) {
 
 /** The menu of the buttons that the bar has no room for: it presses them. */
 function moreMenu(buttons) {
-  const opener = iconButton(t("menu.label"), "more", null, { class: "status-item status-menu", title: t("status.menu.hint") });
+  const opener = iconButton(t("menu.label"), "more", null, {
+    class: "status-item status-menu",
+    title: t("status.menu.hint"),
+  });
   const row = (item) => [item.textContent, item.querySelector("svg").cloneNode(true), () => item.click()];
   const menu = new Menu(opener, () => buttons.filter(({ hidden }) => !hidden).map(row));
   return [opener, menu.element];
@@ -111,8 +114,10 @@ function workspaceButton(page) {
 
 /** At the end of the list of conversations. */
 export function settingsButton(page) {
-  const load = () => (page.drawer.close(), import("./settings_panel.js"));
-  return panelButton(page, load, { class: "quiet" }, icon("gear"), t("settings.title"));
+  const load = () => import("./settings_panel.js");
+  const item = panelButton(page, load, { class: "quiet" }, icon("gear"), t("settings.title"));
+  item.addEventListener("click", () => page.drawer.close());
+  return item;
 }
 
 /** The state of the connection; connection_line.js reports longer interruptions. */

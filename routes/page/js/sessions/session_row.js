@@ -66,7 +66,11 @@ export class SessionRow {
     const words = waiting ? t("list.waiting", { count: waiting }) : running ? t("list.working") : "";
     this.state.className = `session-state ${waiting ? "asks" : running ? "pulse" : ""}`;
     this.state.title = words;
-    fill(this.state, waiting > 1 && h("span", { "aria-hidden": "true" }, waiting), h("span", { class: "visually-hidden" }, words));
+    fill(
+      this.state,
+      waiting > 1 && h("span", { "aria-hidden": "true" }, waiting),
+      h("span", { class: "visually-hidden" }, words),
+    );
   }
 
   /** Follows the link; a place that a search has found is shown at its turn. */
