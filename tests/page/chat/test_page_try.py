@@ -211,7 +211,10 @@ async def test_the_files_of_a_branch_are_taken_over(tmp_path: Path) -> None:
         dialog = page.get_by_role("dialog", name="Copy the files of this branch to the workspace")
         await expect(dialog.locator(".diff")).to_contain_text("new")
         await shot(page, "take-over")
-        outcome, take = dialog.locator(".outcome"), dialog.get_by_role("button", name="Copy to the workspace", exact=True)
+        outcome, take = (
+            dialog.locator(".outcome"),
+            dialog.get_by_role("button", name="Copy to the workspace", exact=True),
+        )
         await take.click()
         await dialog.get_by_role("button", name="Copy all").click()
         await expect(outcome).to_have_text("Refused 1.")

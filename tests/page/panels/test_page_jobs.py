@@ -77,7 +77,9 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(button).to_have_text("Background jobs")
         await _has_ended(card)
         await ended.first.locator("summary").click()
-        await expect(ended.first.get_by_role("group", name="Last lines of the background job")).to_contain_text("<b>last</b>")
+        await expect(ended.first.get_by_role("group", name="Last lines of the background job")).to_contain_text(
+            "<b>last</b>"
+        )
         await shot(page, "jobs-ended")
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("button", name="Menu")).to_be_focused()
