@@ -41,7 +41,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(button).to_have_text("Background jobs")
         await button.click()
         panel = page.get_by_role("complementary", name="Background jobs")
-        await expect(panel.get_by_text("A job is a command that runs in the background")).to_be_visible()
+        await expect(panel.get_by_text("A background job is a command that goes on")).to_be_visible()
 
         await say(page, "Do the first in the background.")
         running = panel.get_by_role("list", name="Running").get_by_role("listitem")

@@ -211,7 +211,7 @@ async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:
         await page.add_init_script(NOTICES)
         await page.goto(home(served))
         await page.get_by_role("button", name="Settings").click()
-        await page.get_by_label("Notify me when a call waits").check()
+        await page.get_by_label("Notify me when an approval waits").check()
         await page.evaluate("window.away = true")
         await say(page, "Fail.")
         await expect(page.locator(".session-state .running")).to_be_visible()
