@@ -86,7 +86,10 @@ class TrustForm {
     const { declared, file } = this.row;
     return [
       [t("mcp.trust.file"), file && inWords(file)],
-      [t("mcp.trust.by"), declared?.by && `${personOf(declared.by)}, ${new Date(declared.at * 1000).toLocaleString(language)}`],
+      [
+        t("mcp.trust.by"),
+        declared?.by && `${personOf(declared.by)}, ${new Date(declared.at * 1000).toLocaleString(language)}`,
+      ],
     ];
   }
 
