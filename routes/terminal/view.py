@@ -66,9 +66,7 @@ STOPPED = lazy_pattern(
     r"\AThis call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?"
 )
 # The server's own lines in the text of a process's result.
-FRAMING = lazy_pattern(
-    r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$"
-)
+FRAMING = lazy_pattern(r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$")
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
