@@ -84,7 +84,7 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Remove it").click()
         await expect(page.get_by_text("Last deliveries")).to_have_count(0)
         await page.get_by_label("Address").fill(there.url)
-        await page.get_by_label("The address gets").select_option("ntfy")
+        await page.get_by_label("Format").select_option("ntfy")
         await page.get_by_role("button", name="Add webhook").click()
         await page.get_by_role("button", name="Test 127.0.0.1").click()
         assert (await there.got(3))[2].headers["title"] == "This is a test."
