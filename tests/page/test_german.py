@@ -39,7 +39,7 @@ async def test_a_browser_of_german_gets_the_page_in_german(tmp_path: Path) -> No
         bar = page.get_by_role("group", name="Status")
         await expect(bar.get_by_text("Verbunden")).to_be_visible()
         await expect(bar.get_by_role("button", name="Kontext:")).to_contain_text("32.768 Token")
-        await bar.get_by_role("button", name="Einstellungen").click()
+        await page.get_by_role("button", name="Einstellungen").click()
         panel = page.get_by_role("complementary", name="Einstellungen")
         await panel.get_by_text("Verbrauch in diesem Monat").click()
         await expect(panel.get_by_text("Gelesen").first).to_be_visible()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 STATES = """
 async (ended) => {
   const { ToolCard } = await import("/page/js/cards/tool_card.js");
-  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: {} };
+  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: { store: new Map() } };
   const made = ["a", "b", "c", "d", "e", "f"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
   const [begun, waiting, over, question, , handed] = made;
   handed.hand({ name: "get_weather", arguments: { city: "Oslo" } });

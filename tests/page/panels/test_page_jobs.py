@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.support.page.browser import STORY_S, Locator, browsing, expect, home, say, shot
+from tests.support.page.browser import STORY_S, Locator, browsing, choose, expect, home, say, shot
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -39,7 +39,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await page.goto(home(served))
         button = page.locator(".jobs-button")
         await expect(button).to_have_text("Background jobs")
-        await button.click()
+        await choose(page, "Background jobs")
         panel = page.get_by_role("complementary", name="Background jobs")
         await expect(panel.get_by_text("A background job is a command that goes on")).to_be_visible()
 
@@ -81,7 +81,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(tail).to_contain_text("<b>last</b>")
         await shot(page, "jobs-ended")
         await page.keyboard.press("Escape")
-        await expect(button).to_be_focused()
+        await expect(page.get_by_role("button", name="Menu")).to_be_focused()
 
 
 async def _has_ended(card: Locator) -> None:

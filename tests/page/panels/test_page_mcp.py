@@ -14,7 +14,7 @@ from app.models.scripted import Scripted
 from tests import ROOT
 from tests.support.mcp.oauth import closed_server
 from tests.support.mcp.served import helper, serving_mcp, settled, write_list
-from tests.support.page.browser import Browsing, browsing, expect, home, shot
+from tests.support.page.browser import Browsing, browsing, choose, expect, home, shot
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -89,9 +89,9 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
     async with serving_mcp(tmp_path, provider, servers) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        button = page.get_by_role("button", name="MCP")
+        button = page.locator(".status-item", has_text="MCP")
         await expect(button).to_contain_text("MCP: 3")
-        await button.click()
+        await choose(page, "MCP")
         shop = page.get_by_role("region", name="shop")
         await expect(shop.get_by_text("ready")).to_be_visible()
         sign.touch()
@@ -137,7 +137,7 @@ async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_
         browser.expected.append("422")
         page = await browser.page(color_scheme="dark")
         await page.goto(home(served))
-        await page.get_by_role("button", name="MCP").click()
+        await choose(page, "MCP")
         panel = page.get_by_role("complementary", name="MCP servers")
         await expect(panel.get_by_text("MCP servers add tools.")).to_be_visible()
         await panel.get_by_text("Add a server").click()
@@ -177,7 +177,7 @@ async def test_why_an_action_was_refused_is_shown_until_the_server_is_in_another
     async with serving_mcp(tmp_path, Scripted([]), {"shop": helper()}) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        await page.get_by_role("button", name="MCP").click()
+        await choose(page, "MCP")
         shop = page.get_by_role("region", name="shop")
         refusal = {"error": {"type": "server_error", "code": "unavailable", "message": "Not now."}}
         await page.route("**/shop/reconnect", lambda route: route.fulfill(status=503, json=refusal))

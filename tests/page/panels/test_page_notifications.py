@@ -185,7 +185,7 @@ async def test_a_notification_of_a_call_opens_its_decision_and_decides_nothing(t
         turn = asyncio.create_task(served.chat("Go."))
         page = await browser.page(viewport=PHONE)
         await page.goto(home(served))
-        await expect(page.locator(".approval-others li")).to_contain_text("touch one")
+        await expect(page.locator(".approval-others li")).to_contain_text("Another conversation is waiting")
         [row] = (await served.client.get("/approvals")).json()["approvals"]
         if is_open:
             await worker_of(page)
@@ -214,7 +214,7 @@ async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:
         await page.get_by_label("Notify me when an approval waits").check()
         await page.evaluate("window.away = true")
         await say(page, "Fail.")
-        await expect(page.locator(".session-state .running")).to_be_visible()
+        await expect(page.locator(".session-state.pulse")).to_be_visible()
         fails.set()
         await page.wait_for_function("() => window.notices.length === 1")
         assert await page.evaluate("window.notices[0].title") == "A run has failed"

@@ -42,6 +42,11 @@ def cards(page: Page, number: int = 0) -> Locator:
     return page.locator(".card").nth(number)
 
 
+async def unfold(page: Page) -> None:
+    """Show the calls of a run that has ended."""
+    await page.locator(".steps-line[aria-expanded=false]").first.click()
+
+
 async def too_wide(page: Page) -> list[str]:
     """What makes the page scroll sideways; nothing should."""
     found: list[str] = await page.evaluate(
