@@ -16,7 +16,11 @@ from tests.support.page.modules import ENTRIES, PAGE, imported, reached
 from tests.tasks.page_shots import FOLDER as SHOTS
 from tests.tasks.page_shots import MOST_BYTES
 
-WORKERS = ("notifications/push_worker.js", "text/highlight_worker.js")  # run by the browser beside the page
+WORKERS = (
+    "feed/feed_worker.js",
+    "notifications/push_worker.js",
+    "text/highlight_worker.js",
+)  # run by the browser beside the page
 MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 700, 120, 25
 # From the lowest to the highest: a room imports itself and those before it. main.js stands above all of them.
 ROOMS = (

@@ -84,7 +84,7 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
 
 
 BAR = ("Model:", "Context:")
-PANELS = (*BAR, "Sandboxed", "MCP", "Jobs", "Settings")
+PANELS = (*BAR, "Sandboxed", "MCP", "Background jobs", "Settings")
 
 
 async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
@@ -177,7 +177,7 @@ async def test_what_a_screen_reader_finds(tmp_path: Path) -> None:
             - banner:
               - heading "Say hello." [level=1]
             - main "Conversation":
-              - article "Turn"
+              - article "Run"
             - contentinfo:
               - form "Message":
                 - textbox "Message"

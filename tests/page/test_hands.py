@@ -133,7 +133,7 @@ async def filled(page: Page, folder: Path, address: str) -> None:
     let_go(folder)
     await expect(turns(page).get_by_text("It is over.")).to_be_visible()
     assert await too_wide(page) == []
-    for name in ("Jobs", "Sandboxed"):
+    for name in ("Background jobs", "Sandboxed"):
         await choose(page, name)
         await expect(page.locator("#panel")).to_be_visible()
         assert await too_wide(page) == []

@@ -115,7 +115,7 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
     ):
         browser.expected.append("422")
         await say(page, "Make it.")
-        await press(page, "Edit, then approve")
+        await press(page, "Edit first")
         command = questions_on(page).get_by_role("textbox", name="command")
         flag = questions_on(page).get_by_role("textbox", name="background")
         await command.fill("echo two > made; echo \u200bthree")
@@ -243,7 +243,7 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await expect(page.locator(".approval.urgent").get_by_text("touch two", exact=True)).to_be_visible()
         await expect(page.get_by_text("Late.")).to_be_visible()
         await until_decided(page)
-        await expect(page.get_by_text("Expired without a decision and was not run: bash · touch two")).to_be_visible()
+        await expect(page.get_by_text("No decision in time: not run: bash · touch two")).to_be_visible()
 
 
 async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_path: Path) -> None:
@@ -254,10 +254,10 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.goto(home(served))
         await say(page, "Say here.")
         await expect(questions_on(page).get_by_text("touch here", exact=True)).to_be_visible()
-        await press(page, "Edit, then approve")
+        await press(page, "Edit first")
         await questions_on(page).get_by_role("textbox", name="command").fill("touch there")
-        await page.get_by_role("button", name="Notify me next time").click()
-        await expect(page.get_by_role("button", name="Notify me next time")).to_be_hidden()
+        await page.get_by_role("button", name="Turn on notifications").click()
+        await expect(page.get_by_role("button", name="Turn on notifications")).to_be_hidden()
         await page.evaluate("window.away = true")
         elsewhere = asyncio.create_task(served.chat("Say elsewhere."))
         line = page.locator(".approval-others li")

@@ -78,7 +78,7 @@ async def test_a_demonstration_shows_a_thought_a_live_tail_an_approval_and_a_fil
         await expect(tray.get_by_text("demonstration.md").first).to_be_visible()
         await shot(page, "demonstration-asks")
         await tray.get_by_role("button", name="Approve once").click()
-        answer = page.get_by_role("article", name="Turn")
+        answer = page.get_by_role("article", name="Run")
         await expect(answer).to_contain_text("These replies were written in advance, not by a model")
         await expect(answer.locator("summary", has_text="Thought").first).to_be_visible()
         await shot(page, "demonstration-ended")

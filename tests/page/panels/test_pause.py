@@ -36,7 +36,7 @@ async def test_an_admin_pauses_stops_what_runs_and_goes_on_and_a_user_only_sees_
         asked = admin.get_by_role("dialog", name="Pause the server?")
         await shot(admin, "pause")
         await asked.get_by_role("button", name="Pause and stop everything").click()
-        await expect(admin.get_by_text("An admin has paused the server.")).to_be_visible()
+        await expect(admin.get_by_text("Stopped: an admin has paused the server.")).to_be_visible()
         for page in (admin, user):
             await expect(page.get_by_role("region", name="The server is paused")).to_be_visible()
         await expect(user.get_by_role("button", name="Resume")).to_have_count(0)

@@ -109,7 +109,7 @@ async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Pa
         context = page.get_by_role("group", name="Status").get_by_role("button", name="Context:")
         for number in range(3):
             await say(page, f"Message {number}. " + "A long one. " * 120)
-            await expect(page.get_by_role("article", name="Turn").get_by_text("Well.")).to_have_count(number + 1)
+            await expect(page.get_by_role("article", name="Run").get_by_text("Well.")).to_have_count(number + 1)
         await expect(context).to_contain_text("· shortened")
         await context.click()
         await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Older messages:")
