@@ -61,10 +61,10 @@ export class CardHead {
   show(state, words) {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
-    const had = document.activeElement;
+    const had = document.activeElement; // hiding must not lose the focus
     this.stop.hidden = state !== "running" || !this.mayStop;
     if (this.answer) this.answer.hidden = state !== "waiting";
-    if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
+    if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true });
   }
 
   /** A way to where a waiting call is decided, as long as it waits. */
