@@ -186,7 +186,13 @@ class ToolCall(Struct, frozen=True):
     ) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(
-            call.id, name=call.name, ok=result.ok, text=text, duration_s=duration_s, exit_code=result.exit_code
+            call.id,
+            name=call.name,
+            ok=result.ok,
+            text=text,
+            duration_s=duration_s,
+            exit_code=result.exit_code,
+            advice=result.advice or None,
         )
         if output and output.bytes > self.scope.results.characters:
             finished = replace(finished, lines=output.lines, bytes=output.bytes)
@@ -261,6 +267,7 @@ def progress_event(call: str, progress: Progress, tail: list[str]) -> ToolProgre
         input=takes,
         hidden=hidden,
         screen=drawn,
+        asks=(takes and progress.output is not None and progress.output.asks) or None,
     )
 
 

@@ -148,7 +148,8 @@ def files() -> dict[str, File]:
     read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     version = PLACE + version_of(read.values()).encode() + b"/"
-    read[SHARED] = _file(".html", read[SHARED].body.replace(PLACE, version))
+    for name in (STYLES, SHARED):
+        read[name] = _file(Path(name).suffix, read[name].body.replace(PLACE, version))
     index = index.replace(PLACE, version)
     return read | {INDEX: _file(".html", index)}
 

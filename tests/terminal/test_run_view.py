@@ -146,6 +146,11 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
         ),
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh was refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ A call was refused: cut off\n"),
+        (ToolRejected("cut off. Go on.", "c", "bash", None, " Go on."), "✗ bash was refused: cut off.\n"),
+        (
+            ToolFinished("c", "read_file", False, "a is gone: look.", 1.0, advice=": look."),
+            "✗ read_file · 1.0 s\n  a is gone.\n",
+        ),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
         (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a<U+001B>[31m.csv (created, 2.0 KB)\n"),
         (ImageReturned("ab", "image/png", 100, "c"), "  ▪ picture (image/png, 100 B)\n"),
@@ -162,6 +167,10 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
 )
 def test_cards(event: AgentEvent, shown: str) -> None:
     assert transcript([TextDelta("so"), event]) == f"so\n{shown}"
+
+
+def test_a_denial_is_shown_once() -> None:
+    assert transcript([ToolRejected("denied", "c", "bash", advice="denied")]) == ""
 
 
 def test_a_question_of_a_server_is_no_call() -> None:

@@ -143,6 +143,10 @@ class OutputBuffer:
         """Return True once the program draws on the whole screen, rather than writing lines."""
         return self._screen.is_drawn
 
+    @property
+    def asks(self) -> bool:
+        return self._screen.asks
+
     def part(self, offset: int, size: int) -> OutputSlice:
         """At most `size` characters, as they were written, from the character `offset` on; what is not kept is
         skipped."""

@@ -364,9 +364,10 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         await expect(first.locator(".card-state")).to_have_text("done")
         await first.locator(".card-fold").click()
         await expect(first.locator(".command")).to_have_text("touch instead")
-        await expect(first.locator(".card-note").first).to_have_text("Changed by local.")
+        await expect(first.locator(".card-note").first).to_have_text("Changed by you.")
         await expect(second.locator(".card-state")).to_have_text("waiting for you")
         waiting = (await served.client.get("/approvals")).json()["approvals"]
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})
-        await expect(second.locator(".card-state")).to_contain_text("denied by local over HTTP: “not today”")
+        await expect(second.locator(".card-state")).to_contain_text("denied by you over HTTP: “not today”")
+        await expect(second).not_to_contain_text("Do not try it again")  # for the model alone

@@ -81,7 +81,7 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
 
 async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
     one, two = Pause(asyncio.Event()), Pause(asyncio.Event())
-    script = [("First.", one), ("Second.", two)]
+    script = [("First.", one), ("Second.", two), ("Third.", Pause(asyncio.Event()))]
     async with serving(tmp_path, Scripted(script)) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
@@ -99,10 +99,20 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await expect(stop).to_be_hidden()
         await say(page, "Once more.")
         await expect(page.get_by_text("Second.")).to_be_visible()
-        await page.get_by_role("textbox", name="Message").press("Escape")
-        await expect(page.get_by_text("Press Esc again to stop")).to_be_visible()
-        await page.get_by_role("textbox", name="Message").press("Escape")
+        box = page.get_by_role("textbox", name="Message")
+        await box.press("Escape")
         await expect(page.get_by_text("Stopped.")).to_have_count(2)
+        await say(page, "And again.")
+        await expect(page.get_by_text("Third.")).to_be_visible()
+        await box.fill("/")
+        await box.press("Escape")  # closes the commands
+        await expect(page.get_by_role("listbox")).to_be_hidden()
+        await box.press("Escape")
+        await expect(page.get_by_text("Press Esc again to stop")).to_be_visible()
+        assert len(await served.services.runs.of("local")) == 1
+        await box.press("Escape")
+        await expect(page.get_by_text("Stopped.")).to_have_count(3)
+        await expect(box).to_have_value("/")
         assert not await served.services.runs.of("local")
 
 

@@ -58,9 +58,16 @@ export function iconOf(name) {
 
 const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
 
+const own = new Set(["local"]); // names of the reader; "local" is the only account of a server without tokens
+
+/** Names the reader, whose decisions are "by you". */
+export const nameReader = ({ name }) => own.add(name);
+
+export const personOf = (by) => (own.has(by) ? t("by.you") : escapeLine(by ?? ""));
+
 /** The person who has decided a call, and the door: `ann in the terminal`. */
 export function deciderOf(by, door) {
-  const person = escapeLine(by ?? "");
+  const person = personOf(by);
   return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 

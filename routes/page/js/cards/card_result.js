@@ -22,6 +22,15 @@ const EXIT =
   /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit|stopped by the person after [^\n]*)\]$/;
 const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
 
+const STOPPED = /^This call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?/;
+
+/** The text of a result or refusal for people: without its end that advises the model. */
+export function forPeople(text, advice) {
+  const end = advice && text.endsWith(advice) ? advice.length : 0;
+  const shown = text.slice(0, text.length - end) + (end && /^[:;]/.test(advice) ? "." : "");
+  return shown.replace(STOPPED, () => t("card.stopped.output"));
+}
+
 const NOTE_MOST = 300; // length of such a trailer
 
 /** The trailer that a tool has appended to its result, and its groups; [] if there is none. */

@@ -5,14 +5,14 @@ import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
 import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
-import { resultOf } from "./card_result.js";
+import { forPeople, resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, hasSelection, icon, onNextFrame } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
-import { deciderOf, nameOf, titleOf } from "./call_title.js";
+import { deciderOf, nameOf, personOf, titleOf } from "./call_title.js";
 import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
@@ -128,7 +128,8 @@ export class ToolCard {
     if (focused && !reads) this.tail.box.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
-  finish({ ok, text, duration_s, exit_code, lines }) {
+  finish({ ok, text: written, duration_s, exit_code, lines, advice }) {
+    const text = forPeople(written, advice);
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
@@ -143,7 +144,7 @@ export class ToolCard {
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
     if (job && this.view.page && !this.view.page.readOnly) this.#followJob(job);
-    this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
+    this.#setState(ok ? "done" : STOPPED.test(written) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
 
@@ -166,12 +167,13 @@ export class ToolCard {
     this.#setState("handed");
   }
 
-  reject({ reason, name }) {
+  reject({ reason: written, name, advice }) {
+    const reason = forPeople(written, advice); // empty where the person's own decision says it
     if (name && name !== this.name) this.#setCall(name, this.given.fields);
     if (this.#state !== "refused") this.#stateText = null;
     this.#result = {
       element: () => null,
-      brief: () => h("p", { class: "card-reason", dir: "auto" }, escapeText(reason.slice(0, REASON))),
+      brief: () => reason && h("p", { class: "card-reason", dir: "auto" }, escapeText(reason.slice(0, REASON))),
       stays: true,
     };
     this.#setState("refused", this.#stateText);
@@ -192,8 +194,8 @@ export class ToolCard {
   resolve({ decision, by, door, arguments: given, note }) {
     const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
     const [state, words] = decisions[decision]?.(deciderOf(by, door)) ?? ["next", decision];
-    if (given) this.#changedBy = by;
-    if (given) this.given.settle(given, { by });
+    if (given) this.#changedBy = personOf(by);
+    if (given) this.given.settle(given, { by: this.#changedBy });
     this.#setState(state, note ? `${words}: “${escapeText(note)}”` : words);
   }
 

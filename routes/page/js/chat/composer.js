@@ -11,7 +11,7 @@ import { Sender } from "./sender.js";
 const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
 const COMMAND = /^\/[a-z][^\s/]*(\s|$)/i;
 const LONG_PASTE = 4_000; // characters: a longer text becomes an attachment
-const TWICE_MS = 2000; // between two presses of Escape
+const TWICE_MS = 2000; // between two presses of Escape, where a text is in the box
 const MODES = [
   ["", "default"],
   ["sandboxed", "sandboxed"],
@@ -242,7 +242,7 @@ class Composer {
       this.form.requestSubmit();
     } else if (key === "ArrowUp" && !this.text.value && !(shiftKey || altKey || ctrlKey || metaKey)) {
       this.#recall(event);
-    } else if (key === "Escape" && this.#page.store.get("working")) {
+    } else if (key === "Escape" && !event.repeat && this.#page.store.get("working")) {
       this.#escape(event);
     }
   }
@@ -255,9 +255,10 @@ class Composer {
     this.text.setSelectionRange(last.length, last.length);
   }
 
+  /** Stops the run; who types may press it for another reason, and is asked to press it again. */
   #escape(event) {
     event.preventDefault();
-    if (event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
+    if (!this.text.value || event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
     this.#escaped = event.timeStamp;
     this.hint.textContent = t("composer.escape");
     announce(t("composer.escape.announced"));

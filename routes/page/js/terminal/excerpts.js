@@ -4,7 +4,8 @@ import { linesOf, textOf } from "./ansi.js";
 import { t } from "../dom/texts.js";
 
 export const LINES = 12;
-const CUT = /\[\.{3,} (?:[\d,]+ lines, )?[\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
+const CUT =
+  /\[\.{3,} (?:[\d,]+ lines, )?[\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
 export const EXCERPT_CHARACTERS = 16_384; // of a long text, for its last lines
 
 export const lastLines = (text) => linesOf(text.slice(-EXCERPT_CHARACTERS).trimEnd()).slice(-LINES);
