@@ -52,7 +52,7 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types push-worker highlight-worker",  # which make no addresses but those of the two workers
+        "trusted-types push-worker highlight-worker feed-worker",  # which make no addresses but those of the workers
     )
 )
 HEADERS = {
@@ -67,6 +67,7 @@ PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
 WORKERS = {
     "js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"},
+    "js/feed/feed_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'"},
     "js/notifications/push_worker.js": {
         "Content-Security-Policy": "default-src 'none'; connect-src 'self'",
         "Service-Worker-Allowed": "/",  # of the installed page, for the page that says that the server is not there

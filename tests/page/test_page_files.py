@@ -35,7 +35,7 @@ NAMES = sorted(
     ]
     + [f"texts/{name}{more}.json" for name in languages() for more in ("", ".more")]
 )
-TYPES = ["push-worker", "highlight-worker"]
+TYPES = ["push-worker", "highlight-worker", "feed-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later
 ELSEWHERE = re.compile(
     r"""url\((?!\s*["']?(?:data:|/page/|\$\{urlOf\())|@import|\b(?:from|import)\s*\(?\s*["'](?!,|\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""

@@ -142,7 +142,7 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
     [
         (
             ToolHanded("c", "get_weather", {"city": "Oslo"}, "native"),
-            "▷ get_weather is passed to your client\n  Oslo\n",
+            "▷ get_weather was sent to your app\n  Oslo\n",
         ),
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh was refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ A call was refused: cut off\n"),
@@ -215,7 +215,7 @@ def drawn(view: View, now: float, height: int = 24) -> str:
 def test_the_live_region_follows_a_running_command() -> None:
     view = View(summary=True)
     view.apply(ToolDelta("c1", '{"com', "bash"), 0.0)
-    assert "bash · 1.0 s · the model is writing the call" in drawn(view, 1.0)
+    assert "bash · 1.0 s · the agent is writing the call" in drawn(view, 1.0)
     view.apply(STARTED, 2.0)
     assert "bash · 1.0 s · starting" in drawn(view, 3.0)
     view.apply(ToolProgress("c1", 5.0, [f"line {n}" for n in range(12)], 40, 2048), 7.0)

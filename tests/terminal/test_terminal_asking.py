@@ -68,7 +68,7 @@ EMPTIED = "\x01\x0b"
 ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
     "y": ([], "y\r", "✓ write_file was approved by you in the terminal.", "first"),
     "in words": ([], "yes\r", "✓ write_file was approved by you in the terminal.", "first"),
-    "s": ([], "s\r", "✓ write_file was approved by you in the terminal for this session.", "first"),
+    "s": ([], "s\r", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
     "for good": (
         [("a9\r", LETTERS)],
         "a1\r",
@@ -168,7 +168,7 @@ async def test_a_question_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with scene(tmp_path, limit_s=1) as at:
         await at.terminal.until("no answer in time.")
         shown = await at.terminal.ends_with(PROMPT)
-    assert "✗ write_file did not run: no answer in time." in shown
+    assert "✗ write_file did not run: no decision in time." in shown
     assert ASKED not in shown and not at.note.exists()
 
 
@@ -177,7 +177,7 @@ async def test_ctrl_c_stops_the_run_that_asks(tmp_path: Path) -> None:
         await at.terminal.ends_with(ASKED)
         at.terminal.press("\x03")
         shown = await at.terminal.ends_with(PROMPT)
-        assert "■ write_file did not run: the question was withdrawn" in shown and ASKED not in shown
+        assert "■ write_file did not run: the approval was withdrawn" in shown and ASKED not in shown
         assert "■ Stopped." in shown and not at.note.exists()
         at.terminal.press("\x03\x03")  # in one read: neither is lost
         await at.terminal.process.wait()

@@ -54,7 +54,7 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
         await expect(page.locator("#composer").get_by_role("alert")).to_contain_text("paused")
         await expect(box).to_have_value("Two lines:\nthis is the second.")
         await expect(page.get_by_role("list", name="Attached files")).to_contain_text("cat.png")
-        await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
+        await expect(page.get_by_role("article", name="Run")).to_have_count(0)
         await shot(page, "composer-refused")
         await page.get_by_role("button", name="Remove cat.png").click()
 
@@ -63,9 +63,9 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
         await served.client.post("/resume", json={})
         await box.press("Shift+Enter")
         await box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
-        await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
+        await expect(page.get_by_role("article", name="Run")).to_have_count(0)
         await box.press("Enter")
-        await expect(page.get_by_role("article", name="Turn").get_by_text("Yes.")).to_be_visible()
+        await expect(page.get_by_role("article", name="Run").get_by_text("Yes.")).to_be_visible()
         await expect(box).to_have_value("")
         await box.fill("A draft of this one")
         await page.get_by_role("button", name="New conversation").click()
@@ -177,7 +177,7 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         assert base64.b64decode(body["message"][1]["data"]) == CAT
         assert base64.b64decode(body["message"][2]["data"]) == LAW
         await expect(attached).to_be_hidden()
-        turn = page.get_by_role("article", name="Turn")
+        turn = page.get_by_role("article", name="Run")
         await expect(turn).to_have_count(1)
         await expect(turn.get_by_role("img", name="cat.png")).to_be_visible()
         await expect(turn.get_by_role("button", name="notes.md 3 lines")).to_be_visible()

@@ -63,7 +63,7 @@ function ofProcess({ text, tail, exitCode, lines }) {
   const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
   const output = text.slice(0, text.length - end.length);
   const why = [
-    exitCode === undefined ? null : t("card.exit", { code: String(exitCode) }),
+    !exitCode ? null : t("card.exit", { code: String(exitCode) }),
     signal,
     limit && t("card.limit", { limit }),
   ];
@@ -90,7 +90,10 @@ function ofChange({ text, fields }) {
   }
   return {
     element: () => [note(first), diffOf(rows, String(fields.path))],
-    brief: () => h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)),
+    brief: () => [
+      h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)),
+      changes.length > BRIEF && t("card.more_changes", { count: changes.length - BRIEF }),
+    ],
     extra: `+${added} −${removed}`,
     replacesArguments: true,
   };

@@ -7,7 +7,7 @@ import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
 import { forPeople, resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
-import { announce, button, fill, h, hasSelection, icon, onNextFrame } from "../dom/elements.js";
+import { announce, fill, h, hasSelection, onNextFrame } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
@@ -21,7 +21,7 @@ const STOPPED = /^This call was stopped before|\n\[stopped by the person after [
 const STARTED_JOB = /^Started (job_\w+) in the background\./;
 const SILENT_S = 3; // after which input is offered to a command that has printed nothing
 const LONG_S = 5; // the end of longer calls is announced to screen readers
-const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
+const FOLDED_STATES = new Set(["waiting", "done", "handed", "refused", "unrun"]); // the tray has what waits
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
   approved: (by) => ["next", t("card.decision.approved", { by })],
@@ -60,7 +60,6 @@ export class ToolCard {
   constructor(call, name, view) {
     Object.assign(this, { call, name, view });
     this.given = new CardArguments(name);
-    this.note = h("div", { class: "card-approval", hidden: true });
     this.result = h("div", { class: "card-result" });
     this.problem = new Problem();
     this.whole = view.page.readOnly ? null : callOutput(view.asked.run, call);
@@ -77,8 +76,8 @@ export class ToolCard {
     const onStop = view.page.readOnly ? null : () => this.#stop();
     this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop });
     this.element = h("section", { class: "card", role: "group", dataset: { call } });
-    const { note, problem, brief, body, pictures, files } = this;
-    this.element.append(this.head.element, note, problem.element, brief, body, pictures, files.element);
+    const { problem, brief, body, pictures, files } = this;
+    this.element.append(this.head.element, problem.element, brief, body, pictures, files.element);
     if (!writing.has(view)) writing.set(view, new Set());
     writing.get(view).add(this);
     this.#setState("writing");
@@ -143,7 +142,7 @@ export class ToolCard {
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
-    if (job && this.view.page && !this.view.page.readOnly) this.#followJob(job);
+    if (job && !this.view.page.readOnly) this.job = this.#followJob(job);
     this.#setState(ok ? "done" : STOPPED.test(written) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
@@ -151,8 +150,9 @@ export class ToolCard {
   /** The output of the background job that the call has started. */
   async #followJob(job) {
     const { JobTail } = await import("./job_tail.js");
-    this.job = new JobTail(job, this.view.page.store);
-    this.brief.after(this.job.element);
+    const tail = new JobTail(job, this.view.page.store);
+    this.brief.after(tail.element);
+    return tail;
   }
 
   /** A picture that the call has returned. */
@@ -180,14 +180,11 @@ export class ToolCard {
   }
 
   /** Waiting for approval: the tray above the composer has the buttons. */
-  ask({ seq, call, name, arguments: given, reason }) {
+  ask({ seq, call, name, arguments: given }) {
     this.#question = call;
     this.#setCall(name, given);
     this.#offerTry(seq);
-    const answer =
-      !this.view.page.readOnly &&
-      button([icon("bell"), t("card.answer")], () => this.#toTray(), { class: "card-answer" });
-    fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), answer);
+    if (!this.view.page.readOnly) this.head.offerAnswer(() => this.#toTray());
     this.#setState("waiting");
   }
 
@@ -209,12 +206,25 @@ export class ToolCard {
     this.#setState(state);
   }
 
+  /** Of a run that has ended: `folds` if it shows no failure, picture or running job, `isRead` if the reader is in it. */
+  get step() {
+    const state = this.#state;
+    const isRead = this.#chosen || this.tail.opened || this.element.contains(document.activeElement);
+    return {
+      isRead: isRead || hasSelection(this.element),
+      folds: state === "done" && this.pictures.hidden && !this.job,
+      failed: state === "failed" || state === "unknown",
+      seconds: this.#seconds ?? 0,
+      key: this.given.fields.path ?? this.call,
+    };
+  }
+
   /** The conversation was switched. */
   leave() {
     writing.get(this.view).delete(this);
     this.#untick?.();
     this.#untick = null;
-    this.job?.leave();
+    this.job?.then((tail) => tail.leave());
   }
 
   /** A button for a branch that begins before this call, at the first event of it. */
@@ -224,7 +234,7 @@ export class ToolCard {
     this.#triable = true;
     const { call } = this.element.dataset;
     const open = () => tryFrom({ at: seq, call, edit: { arguments: this.given.fields } });
-    this.body.append(button(t("try.open"), open, { class: "card-try foot-button" }));
+    this.head.offerTry(open);
   }
 
   #setCall(name, given) {
@@ -259,7 +269,6 @@ export class ToolCard {
       this.#showInput();
     }
     this.head.show(state, words);
-    this.note.hidden = state !== "waiting";
     this.#title();
     this.#updateSiblings();
     this.#updateClock();
@@ -319,7 +328,7 @@ export class ToolCard {
     this.body.hidden = !open;
     if (open) this.#drawResult();
     this.head.hideTitle(open && PROCESSES.has(this.name) && !this.given.element.hidden); // the body has the command
-    const brief = over && (!open || this.#result?.stays) ? this.#result?.brief?.() : null;
+    const brief = over && (!open || this.#result?.stays) && this.#result?.brief?.();
     fill(this.brief, brief);
     this.brief.hidden = !brief;
   }

@@ -348,11 +348,11 @@ class Composer {
     this.halt.disabled = this.#stopping;
     this.halt.classList.toggle("primary", !words);
     this.go.hidden = working && !words;
-    this.go.disabled = this.attachments.busy;
+    this.go.disabled = this.attachments.busy || !words;
     this.compare.hidden = working || !words;
     this.when.hidden = !working || !words;
     // A button that is hidden must not lose the focus.
-    if ([this.go, this.halt, this.when, this.compare].includes(at) && at.hidden) focusMessageBox();
+    if ([this.go, this.halt, this.when, this.compare].includes(at) && (at.hidden || at.disabled)) focusMessageBox();
     this.text.placeholder = t(working ? "composer.placeholder.working" : "composer.placeholder");
   }
 }

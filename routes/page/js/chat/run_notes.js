@@ -117,20 +117,24 @@ function line(kind, words, offer) {
  * `changes`: `{run, session}` of the run, if it has changed files.
  */
 export function turnFoot(known, changes, tools) {
-  return h("footer", { class: "turn-foot faint" }, tools, known && shownFacts(known, changes));
+  return h("footer", { class: "turn-foot faint", tabindex: -1 }, tools, known && shownFacts(known, changes));
 }
 
 function shownFacts({ model, created, seconds, usage }, changes) {
   const date = new Date(created * 1000);
-  const facts = [
+  const time = h("time", { datetime: date.toISOString(), title: date.toLocaleString(locale) }, formatTime(created));
+  const more = [
     h("bdi", {}, model),
-    h("time", { datetime: date.toISOString(), title: date.toLocaleString(locale) }, formatTime(created)),
     seconds === null ? null : formatDuration(seconds),
-    changes ? changesButton(changes) : null,
-    ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
+    tokens(usage),
+    ...speed(usage?.timing),
     usage?.cost ? h("span", { title: t("run.cost.title") }, costWords(usage.cost)) : null,
   ];
-  return facts.filter(Boolean).map((fact) => h("span", {}, fact));
+  return [
+    changes ? h("span", {}, changesButton(changes)) : null,
+    h("span", {}, time),
+    more.filter(Boolean).map((fact) => h("span", { class: "foot-more" }, fact)),
+  ];
 }
 
 /** A button that shows what the run has changed in the workspace. */

@@ -9,6 +9,7 @@ import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { OwnerFiles } from "./owner_files.js";
 import { Plan } from "./plan.js";
+import { foldSteps } from "./steps.js";
 import { fileElement } from "../cards/message_files.js";
 import { ToolCard } from "../cards/tool_card.js";
 
@@ -348,7 +349,9 @@ export class RunView {
     this.ended = event;
     this.asked = { ...this.asked, ended: this.asked.ended ?? Date.now() / 1000 };
     this.#cancelButton?.remove();
-    for (const card of this.#cards.values()) card.runEnded();
+    const cards = [...this.#cards.values()];
+    for (const card of cards) card.runEnded();
+    foldSteps({ view: this, cards, open: !this.restoring && cards.some(({ step }) => step.isRead) });
     if (!this.restoring) this.page.documents.endRun();
     const { composer, readOnly } = this.page;
     const offers = {
