@@ -5,8 +5,6 @@ import { button, h } from "../dom/elements.js";
 import { escapeText } from "./exact_text.js";
 import { t } from "../dom/texts.js";
 
-export { counted } from "./diff_rows.js";
-
 const SHOWN = 24; // rows, before "Show all"
 const MOST = 5_000; // and at a time
 const LONGEST = 4_000; // characters of a line
