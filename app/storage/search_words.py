@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -22,6 +23,11 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     return "".join(unicodedata.normalize("NFKD", one)[0].lower()[:1] for one in text)
+
+
+def has_whole(text: str, words: Sequence[str]) -> bool:
+    """Return True if a text has each of the words, and not only as a part of a longer one."""
+    return all(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) for word in words)
 
 
 def phrase(words: Sequence[str]) -> str:

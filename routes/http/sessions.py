@@ -19,6 +19,7 @@ from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
+from app.transcript.titles import one_line
 from routes.deletion import delete_conversation
 from routes.http.automation.schedules import schedule_summary
 from routes.http.branching.branches import branch_fields, delete_branches
@@ -39,6 +40,7 @@ from routes.services import Services, current_principal, services_of
 
 LISTED = 200  # sessions that one listing shows
 FOUND = 100  # that a search finds
+OUTLINED = 5_000  # turns of an outline
 LONGEST_QUERY = 1_000  # characters
 
 
@@ -52,8 +54,9 @@ async def list_sessions(request: Request) -> Response:
     200 at a time, of a conversation with [branches](#branches) the one used last: `title`, `created`, `updated`, if one
     is `running`, `pinned` or `archived`, its `folder`, and with titles of a model the `summary`. Archived ones are left
     out. The first page of all has all `pinned` ones and the `folders`, too. `q` finds up to 100, archived ones
-    included, that contain the words in one message or in the title, with a `snippet`, the places of the words in it
-    (`marks`) and in the title (`title_marks`) as `[from, to]` in code points, and the `run` of the message. Those of
+    included, that contain the words in one message or in the title, best match first (the title itself, whole words in
+    it, parts of it, messages; of equal ones the last used), with a `snippet`, the places of the words in it (`marks`)
+    and in the title (`title_marks`) as `[from, to]` in code points, and the `run` of the message. Those of
     [helpers](helpers.md) are listed by `parent` only.
     """
     services, principal = services_of(request), current_principal(request)
@@ -107,7 +110,7 @@ async def _found(services: Services, principal: str, query: str) -> list[dict[st
     pairs = zip(rows, found, strict=True)
     kept = {row["id"]: row | found_fields(one, query) for row, one in pairs}
     for row in rows:
-        if row["id"] in kept:  # of the branches of a conversation the one used last
+        if row["id"] in kept:  # of the branches of a conversation the best match
             for other in row.get("branches", ()):
                 kept.pop(other, None)
     return list(kept.values())[:FOUND]
@@ -149,6 +152,17 @@ def helper_fields(row: HelperRow) -> dict[str, Any]:
 def summary_fields(row: SummaryRow) -> dict[str, Any]:
     """The summary that a model reads in place of the first `upto` messages; `before` and `after` are tokens."""
     return {name: getattr(row, name) for name in ("upto", "text", "before", "after", "created")}
+
+
+async def outline(request: Request) -> Response:
+    """The turns of a conversation, oldest first.
+
+    The last 5,000, each with its `run` and the beginning of its user message as `text`, for a list of places to go to.
+    """
+    services = services_of(request)
+    row = await services.runs.session(request.path_params["session"], current_principal(request))
+    turns = await services.store.requests(row.id, OUTLINED)
+    return ASCIIResponse({"turns": [{"run": run, "text": one_line(text)} for run, text in turns]})
 
 
 async def change_session(request: Request) -> Response:
@@ -234,6 +248,12 @@ ROUTES = tagged(
         ),
     ),
     Route("GET /sessions/{session}", show_session, rights="owner", answer="@WholeSession"),
+    Route(
+        "GET /sessions/{session}/outline",
+        outline,
+        rights="owner",
+        answer={"turns": [{"run": "text", "text": "text"}]},
+    ),
     Route(
         "PATCH /sessions/{session}",
         change_session,

@@ -53,7 +53,7 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types push-worker highlight-worker",  # which make no addresses but those of the two workers
+        "trusted-types push-worker highlight-worker feed-worker",  # which make no addresses but those of the workers
     )
 )
 HEADERS = {
@@ -68,6 +68,7 @@ PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
 WORKERS = {
     "js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"},
+    "js/feed/feed_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'"},
     "js/notifications/push_worker.js": {
         "Content-Security-Policy": "default-src 'none'; connect-src 'self'",
         "Service-Worker-Allowed": "/",  # of the installed page, for the page that says that the server is not there
@@ -149,7 +150,7 @@ def files() -> dict[str, File]:
     bodies[STYLES] = b"".join(bodies[name.decode()] for name in STYLE.findall(index))
     bodies[INDEX] = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     version = PLACE + version_of(bodies.values()).encode() + b"/"
-    bodies |= {name: bodies[name].replace(PLACE, version) for name in (INDEX, SHARED)}
+    bodies |= {name: bodies[name].replace(PLACE, version) for name in (INDEX, SHARED, STYLES)}
     return {name: _file(Path(name).suffix, body) for name, body in bodies.items()}
 
 

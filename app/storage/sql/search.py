@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from app.storage.library.folders import EVERYWHERE, Shelf
-from app.storage.search_words import words_of
+from app.storage.search_words import folded, has_whole, words_of
 from app.storage.sessions import FoundSession, SessionRow
 from app.storage.sql.columns import names
 from app.storage.sql.rows import Query
@@ -19,6 +19,7 @@ from app.storage.sql.rows import Query
 UNSPACED = "\u0e00"  # from here on (Thai, Chinese, Japanese ...) scripts put no spaces between words
 MOST_MATCHES = 20_000  # the newest matching messages: messages of other principals must not make a search slow
 MOST_SCANNED = 2_000  # messages that are scanned for words of scripts without spaces
+MOST_COMPARED = 20_000  # characters of a message in which whole words rank it higher
 SHORTEST_PREFIX = 3  # letters; a shorter word is searched as a whole, because too many begin with it
 
 COLUMNS = names(SessionRow)
@@ -71,9 +72,9 @@ def listed(principal: str, limit: int, before: str | None, shelf: Shelf = EVERYW
 def sessions_with(principal: str, query: str, limit: int, with_words: Callable[[list[str]], Query]) -> list[Query]:
     """Queries for sessions with all words of `query` in one message, or in the title.
 
-    Newest first, and of each session the newest message, with its run, as the last columns. No query, where there are
-    no words. `with_words` returns a query for the newest messages (session, position, number) with all of the words it
-    is given.
+    Newest first, behind titles with the words as a whole, and of each session the newest message, with its run, as the
+    last columns. No query, where there are no words. `with_words` returns a query for the newest messages (session,
+    position, number) with all of the words it is given.
     """
     words = words_of(query)
     if not words:
@@ -89,11 +90,13 @@ def sessions_with(principal: str, query: str, limit: int, with_words: Callable[[
 
 def _in_titles(principal: str, words: list[str], limit: int) -> Query:
     like = " AND ".join([r"title LIKE ? ESCAPE '\'"] * len(words))
-    query = f"""
+    whole = " AND ".join([r"' ' || title || ' ' LIKE ? ESCAPE '\'"] * len(words))
+    query = rf"""
         SELECT {COLUMNS}, '', '' FROM sessions WHERE principal = ? AND {like} AND {OF_PEOPLE}
-        ORDER BY updated DESC, id DESC LIMIT ?
+        ORDER BY title LIKE ? ESCAPE '\' DESC, ({whole}) DESC, updated DESC, id DESC LIMIT ?
     """
-    return query, (principal, *map(_anywhere, words), limit)
+    parts, separate = map(_anywhere, words), (_anywhere(f" {word} ") for word in words)
+    return query, (principal, *parts, _escaped(" ".join(words)), *separate, limit)
 
 
 def _with_parts(principal: str, words: list[str], limit: int) -> Query:
@@ -120,17 +123,38 @@ def _newest_messages(matched: str) -> str:
     """
 
 
-def newest_found(answers: Iterable[Sequence[Sequence[Any]]], limit: int) -> list[FoundSession]:
-    """Return what the queries of `sessions_with` have found: each session once, with its message if it has one."""
+def best_found(answers: Iterable[Sequence[Sequence[Any]]], query: str, limit: int) -> list[FoundSession]:
+    """Return what the queries of `sessions_with` have found: each session once, with its message if it has one.
+
+    The best match comes first, and of equal ones the session used last.
+    """
     found: dict[str, FoundSession] = {}
     for rows in answers:
         found |= {row[0]: FoundSession(SessionRow(*row[:-2]), row[-2] or "", row[-1] or "") for row in map(tuple, rows)}
-    return sorted(found.values(), key=lambda one: (one.session.updated, one.session.id), reverse=True)[:limit]
+    newest = sorted(found.values(), key=lambda one: (one.session.updated, one.session.id), reverse=True)
+    return sorted(newest, key=lambda one: _rank(one, words_of(query)))[:limit]
+
+
+def _rank(found: FoundSession, words: Sequence[str]) -> int:
+    """Return how well a session matches, 0 at best: its title before its message, whole words before parts."""
+    title, plain = folded(found.session.title), [folded(word) for word in words]
+    if title.split() == plain:
+        return 0
+    if has_whole(title, plain):
+        return 1
+    if all(word in title for word in plain):
+        return 2
+    return 3 if has_whole(found.text[:MOST_COMPARED], words) else 4
 
 
 def _anywhere(word: str) -> str:
-    """For LIKE, with a backslash as the escape character: texts that contain the word."""
-    return "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
+    """For LIKE: texts that contain the word."""
+    return f"%{_escaped(word)}%"
+
+
+def _escaped(text: str) -> str:
+    """For LIKE, with a backslash as the escape character: the text itself."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def is_prefix(word: str) -> bool:

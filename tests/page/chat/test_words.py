@@ -138,8 +138,10 @@ async def test_examples_of_commonmark_and_what_models_write_are_drawn_as_meant(t
         await page.goto(home(served))
         drawn = await page.evaluate(EXAMPLES, texts + [(row["text"], row["drawn"]) for row in SNIPPETS])
         streamed = await page.evaluate(STREAMS, [[row["text"] for row in SNIPPETS], 4, True])
+        alerts = await page.evaluate(STREAMS, [[row["text"] for row in ROWS if "an alert" in row["name"]], 1, True])
         followed = await page.evaluate(FOLLOWED, "A[^1].\n\n[^1]: The note.")
     assert 0 < sum(back for back, _ in streamed) <= 60, "nearly all that was shown stays"
+    assert [back for back, _ in alerts] == [0], "letter by letter, no alert is a quote first"
     assert followed == ["The note. ↩", "1", True]
     for found in drawn:
         assert found["streamed"] == found["whole"]

@@ -9,7 +9,8 @@ import { windowSize } from "../terminal/window_size.js";
 import { welcome } from "./welcome.js";
 import { t } from "../dom/texts.js";
 
-const PAGE = 20; // runs that are loaded at a time
+const PAGE = 20, // runs that are loaded at a time
+  MOST = 100; // on the way to one that is wanted
 
 export class Conversation {
   #page;
@@ -61,6 +62,7 @@ export class Conversation {
       spent: null,
       context: null,
       working: null,
+      turns: 0,
     };
     store.set({ session, ...nothing });
     if (session === null) {
@@ -175,10 +177,15 @@ export class Conversation {
     const { store } = this.#page;
     while (!this.#runs.has(id) && store.get("earlier")) {
       const [first] = this.#runs.keys();
-      await this.#showEarlier();
+      await this.#showEarlier(MOST);
       if (this.#runs.keys().next().value === first) break; // it failed, which is shown
     }
     return this.#runs.get(id);
+  }
+
+  /** The views of the turns that are loaded, in order. */
+  get turns() {
+    return [...this.#runs.values()];
   }
 
   get latest() {
@@ -206,7 +213,7 @@ export class Conversation {
   }
 
   #updateWorking() {
-    this.#page.store.set({ working: this.current?.asked.run ?? null });
+    this.#page.store.set({ working: this.current?.asked.run ?? null, turns: this.#runs.size });
   }
 
   /** Adds a run: it takes over the view of a message sent from here, or gets a new one. */
@@ -264,6 +271,7 @@ export class Conversation {
     const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
     for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
     this.#list.prepend(...views.map((view) => view.element));
+    this.#page.store.set({ turns: this.#runs.size });
     await this.#markBranches();
     await this.follower.holdPosition(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
@@ -276,13 +284,13 @@ export class Conversation {
     if (wanted() && !live) this.#listen(log.session, null);
   }
 
-  async #showEarlier() {
+  async #showEarlier(most = PAGE) {
     const { store } = this.#page;
     const opening = this.#opening;
     const [first] = this.#runs.keys();
     this.#earlier.disabled = true;
     try {
-      const log = await fetchLog(store.get("session"), { before: first, runs: PAGE });
+      const log = await fetchLog(store.get("session"), { before: first, runs: most });
       if (opening !== this.#opening) return;
       const runs = this.#runs;
       this.#runs = new Map();

@@ -9,7 +9,8 @@ import { h } from "../dom/elements.js";
 
 const LONGEST = 4_000; // characters of a line that are read at once
 const FEW = 500; // characters
-const UNDECIDED = /^[\s>]*(?:[-*+_=~`#|$\\]{1,3}|\d{1,9}[.)]?)?\s*$/; // the first signs of a line may become anything
+// The first signs of a line may become anything, and the first ones in a quote an alert.
+const UNDECIDED = /^(?:[\s>]*(?:[-*+_=~`#|$\\]{1,3}|\d{1,9}[.)]?)?\s*|[\s\d>.)*+-]*>\s*\[(?:![a-z]{0,9})?)$/i;
 
 export class Markdown {
   #blocks;

@@ -18,7 +18,7 @@ from app.storage.database import DATABASE
 from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.schema import SCHEMA
-from routes.http.sessions import LISTED
+from routes.http.sessions import FOUND, LISTED, MOST_BRANCHES
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
 
@@ -105,6 +105,39 @@ async def test_words_find_sessions_in_titles_and_messages_but_never_anybody_else
         assert trip["snippet"] == "To Lisbon in October, by train" and trip["title"] == "Plan the trip"
         assert [row["id"] for row in await listed(served, _q("lisbon"), **bob)] == ["ses_bobs"]
         assert (await served.client.get(f"/sessions{_q('x' * 1001)}", headers=ann)).status_code == 400
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_best_match_comes_first(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        many = FOUND + MOST_BRANCHES + 5  # more titles with longer words than a search reads
+        titles = ["Topic 17", "A topic (17)", "17 of a topic", *(f"topic 17{at:03}" for at in range(many))]
+        for at, title in enumerate(titles):
+            await stored(served, f"ses_{at:03}", "local", title, at=float(at))
+        await stored(served, "ses_text", "local", "Another", "about topic 17, at last", at=500.0)
+        await stored(served, "ses_part", "local", "One more", "about topics 170 to 180", at=600.0)
+        found = [row["id"] for row in await listed(served, _q("topic 17"))]
+        newest = [f"ses_{at:03}" for at in reversed(range(len(titles)))]
+        assert found == ["ses_000", "ses_002", "ses_001", *newest[: FOUND - 3]]
+        for query, expected in {
+            " TOPIC 17": ["ses_000", "ses_002"],
+            "17 topic": ["ses_002", "ses_001", "ses_000"],
+            "topic 17001": ["ses_004"],
+            "about topic": ["ses_text", "ses_part"],
+        }.items():
+            assert [row["id"] for row in await listed(served, _q(query))][: len(expected)] == expected, query
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_outline_has_the_request_of_each_turn(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Yes."], repeat=True)) as served:
+        first, *_ = await served.chat("What is\n  it?")
+        session = first["session"]
+        last, *_ = await served.chat("x" * 300, session=session)
+        fork = await served.client.post(f"/sessions/{session}/fork", json={"after": last["run"]})
+        expected = [{"run": first["run"], "text": "What is it?"}, {"run": last["run"], "text": "x" * 200}]
+        for one in (session, fork.json()["id"]):
+            assert (await served.client.get(f"/sessions/{one}/outline")).json() == {"turns": expected}, one
 
 
 def _q(words: str) -> str:
