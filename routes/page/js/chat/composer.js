@@ -315,9 +315,11 @@ class Composer {
 
   #grow() {
     this.text.style.setProperty("height", "auto");
+    this.text.style.setProperty("overflow-y", "hidden");
+    if (!this.text.value) return; // one row: to measure it would lay out the page
     const most = MAX_HEIGHT * innerHeight;
     this.text.style.setProperty("height", `${Math.min(this.text.scrollHeight, most)}px`);
-    this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
+    if (this.text.scrollHeight > most) this.text.style.setProperty("overflow-y", "auto");
   }
 
   /** Loads the draft of the conversation; a draft started before it had an id is kept. */
