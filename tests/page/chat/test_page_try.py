@@ -207,14 +207,12 @@ async def test_the_files_of_a_branch_are_taken_over(tmp_path: Path) -> None:
         await page.route(f"**/sessions/{branch}/changes", changes)
         await page.route(f"**/sessions/{branch}/take-over", answer)
         browser.expected.append("40[49]")
-        await choose(page, "Take over the files")
+        await choose(page, "Copy the files to the workspace")
         dialog = page.get_by_role("dialog", name="Copy the files of this branch to the workspace")
         await expect(dialog.locator(".diff")).to_contain_text("new")
         await shot(page, "take-over")
-        outcome, take = (
-            dialog.locator(".outcome"),
-            dialog.get_by_role("button", name="Copy to the workspace", exact=True),
-        )
+        outcome = dialog.locator(".outcome")
+        take = dialog.get_by_role("button", name="Copy to the workspace", exact=True)
         await take.click()
         await dialog.get_by_role("button", name="Copy all").click()
         await expect(outcome).to_have_text("Refused 1.")
@@ -222,9 +220,9 @@ async def test_the_files_of_a_branch_are_taken_over(tmp_path: Path) -> None:
         await dialog.get_by_role("button", name="Copy all").click()
         await expect(dialog.locator("ul.problem")).to_have_text("notes.txt: it has changed since")
         await dialog.get_by_role("button", name="Copy all").click()
-        await expect(outcome).to_contain_text("the files are in the workspace now")
+        await expect(outcome).to_contain_text("The files are in the workspace now")
         assert sent == [{"fingerprint": "f1"}, {"fingerprint": "f2"}, {"fingerprint": "f2"}]
         await dialog.get_by_role("button", name="Close").click()
         await page.unroute(f"**/sessions/{branch}/changes")
-        await choose(page, "Take over the files")
+        await choose(page, "Copy the files to the workspace")
         await expect(dialog).to_contain_text("This branch works in the workspace itself")
