@@ -7,24 +7,23 @@ import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
 import { parseJSON } from "../text/json.js";
 
-const ANSWER_MS = 5_000; // a worker that is not there by then is done without, until it is
-const PING_MS = 10_000;
+const PING_MS = 10_000; // a worker that has not answered by then is gone
 const OFFLINE_MS = 2_000;
 
 export class Feed {
   #following = { session: null, cursor: null, turn: 0 };
   #port = null;
   #identity = null;
-  #heard = true; // since it was joined, or since the last ping
-  #pinged = false;
+  #pings = null;
+  #heard = false; // since the last ping
+  #answered = false; // at all
+  #state = {}; // each field as JSON
   #alone = !("SharedWorker" in globalThis);
-  #late = null; // the port of a worker that has not answered in time
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
     this.onEvent = onEvent;
     this.onConnection = onConnection;
-    setInterval(() => this.#ping(), PING_MS);
     addEventListener("online", () => this.restart());
     addEventListener("offline", () => this.#checkOffline());
     addEventListener("pagehide", () => this.#leave());
@@ -40,7 +39,7 @@ export class Feed {
 
   /** Reconnects immediately. */
   restart() {
-    this.#post({ restart: true });
+    if (this.#port) this.#follow();
   }
 
   close() {
@@ -53,6 +52,7 @@ export class Feed {
   }
 
   #leave() {
+    clearInterval(this.#pings);
     this.#post({ bye: true });
     this.#port?.close();
     this.#port = null;
@@ -72,44 +72,26 @@ export class Feed {
 
   #join(identity) {
     this.#leave();
-    this.#late = null;
     this.#identity = identity;
-    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port, null)));
+    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#ping()));
     port.onmessage = ({ data }) => this.#hear(port, data);
-    this.#heard = this.#pinged = false;
-    if (!this.#alone) setTimeout(() => this.#giveUp(port), ANSWER_MS);
-  }
-
-  /** The worker has not answered at all. */
-  #giveUp(port, late = port) {
-    if (port !== this.#port || this.#heard) return;
-    this.#alone = true;
-    this.#port = null;
-    this.#follow();
-    this.#late = late;
+    this.#heard = this.#answered = false;
+    this.#pings = setInterval(() => this.#ping(), PING_MS);
   }
 
   #ping() {
-    if (!this.#port) return;
-    if (this.#pinged && !this.#heard) {
-      this.#leave(); // the worker is gone: there may be another one
-      return this.#follow();
+    if (this.#heard) {
+      this.#heard = false;
+      return this.#post({});
     }
-    this.#heard = false;
-    this.#pinged = true;
-    this.#post({});
+    this.#alone ||= !this.#answered; // without workers, or there may be another one
+    this.#leave();
+    this.#follow();
   }
 
   #hear(port, { events = [], turn, connection, left }) {
-    if (port === this.#late) {
-      this.#leave();
-      this.#port = port;
-      this.#alone = false;
-      this.#late = null;
-      return this.#follow();
-    }
     if (port !== this.#port) return;
-    this.#heard = true;
+    this.#heard = this.#answered = true;
     if (left) return this.#follow();
     if (connection) this.#report(connection);
     for (const event of events) // a handler may switch to another session
@@ -120,10 +102,20 @@ export class Feed {
   #dispatch({ id, type, data: text }) {
     if (id) this.#following.cursor = id;
     guarded(() => {
-      const data = parseJSON(text);
+      const data = type === "state" ? this.#changed(parseJSON(text)) : parseJSON(text);
       const [run, seq] = id?.split(":") ?? [data.run, 0];
       this.onEvent({ id, type, data, run, seq: Number(seq) });
     });
+  }
+
+  /** Each connection begins with the whole state. */
+  #changed(state) {
+    const known = this.#state;
+    this.#state = {
+      ...known,
+      ...Object.fromEntries(Object.entries(state).map(([name, now]) => [name, JSON.stringify(now)])),
+    };
+    return Object.fromEntries(Object.entries(state).filter(([name]) => this.#state[name] !== known[name]));
   }
 
   #report({ state, why, ...more }) {
@@ -150,7 +142,9 @@ let policy = null;
 function sharedPort(identity, failed) {
   const address = new URL("./feed_worker.js", import.meta.url).href;
   policy ??= window.trustedTypes?.createPolicy("feed-worker", { createScriptURL: () => address });
-  const worker = new SharedWorker(policy?.createScriptURL("") ?? address, { type: "module", name: digest(identity) });
+  const sum = [...identity].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7); // does not reveal the token
+  const name = `dragoman.feed.${sum.toString(36)}`;
+  const worker = new SharedWorker(policy?.createScriptURL("") ?? address, { type: "module", name });
   worker.onerror = failed;
   return worker.port;
 }
@@ -158,14 +152,8 @@ function sharedPort(identity, failed) {
 function ownPort() {
   const { port1, port2 } = new MessageChannel();
   import("./hub.js").then(
-    ({ Hubs }) => new Hubs().admit(port2),
+    ({ admit }) => admit(port2),
     () => null, // the pings find out, and it is tried again
   );
   return port1;
-}
-
-/** A name that does not reveal the token. */
-function digest(identity) {
-  const sum = [...identity].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
-  return `dragoman.feed.${sum.toString(36)}`;
 }
