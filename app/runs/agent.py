@@ -383,7 +383,8 @@ class Agent(Struct):
         if recorder := self.scope.recorder:
             opening = self.view.opening(self.toolbox.offered if plan.tools else ())
             removed = conversation.messages if fitted.events else ()
-            recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools, removed=removed)
+            form, window = self.provider.call_form, fitted.counter.window_of(conversation.session)
+            recorder.fitted(fitted, opening, form, window=window, taught=plan.tools, removed=removed)
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, times: RequestTimes) -> None:
         """Make one request; `times` are those of its preparation.

@@ -36,7 +36,7 @@ async def test_numbers_that_a_browser_would_round_are_shown_and_sent_as_they_are
         await expect(box.get_by_text(f"-{LONG},")).to_be_visible()
         await page.locator(".card-fold").click()
         await expect(page.locator(".card-arguments").get_by_text(str(LONG), exact=True)).to_be_visible()
-        await box.get_by_role("button", name="Edit, then approve").click()
+        await box.get_by_role("button", name="Edit first").click()
         await box.get_by_role("textbox", name="command").fill("touch two")
         number = box.get_by_role("textbox", name="number")
         await expect(number).to_have_value(str(LONG))

@@ -76,10 +76,10 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await page.goto(home(served))
         name = "maps · find<b>"
         answered = "maps · elicitation: Which?, answered by ann"
-        handed = "get_weather: Oslo, handed to the client"
+        handed = "get_weather: Oslo, sent to your app"
         last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run", handed]
         found = await page.evaluate(STATES, interrupted)
-        assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
+        assert [found[0].endswith("interrupted, result unknown"), found[1:]] == [True, last]
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
         await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")

@@ -29,7 +29,7 @@ PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\
 async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
     """Look at the changes of the turn that has made the file; undo them, once the file is as the turn has left it."""
     await page.get_by_role("button", name="Changes").click()
-    changes = page.get_by_role("dialog", name="Changes of this turn")
+    changes = page.get_by_role("dialog", name="Changes of this run")
     await expect(changes.locator("summary")).to_have_text(["table.csv created"])
     await expect(changes.locator(".diff")).to_contain_text("x,y")
     (work / "table.csv").write_text("by a person")

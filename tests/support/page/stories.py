@@ -35,7 +35,7 @@ def pauses(count: int) -> list[Pause]:
 
 
 def turns(page: Page) -> Locator:
-    return page.get_by_role("article", name="Turn")
+    return page.get_by_role("article", name="Run")
 
 
 def cards(page: Page, number: int = 0) -> Locator:
