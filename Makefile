@@ -73,9 +73,9 @@ $(CACHE)/new/.ready $(CACHE)/old/.ready $(CACHE)/mail/.ready:
 	@$(BIN)/pip --python $(@D)/bin/python install -qq --disable-pip-version-check -r $<
 	@touch $@
 
-# Chromium from the distribution, and what judges the page. Where they cannot be had, the tests that need them say so and
-# are skipped; under CI they fail.
-.PHONY: browser
+# Chromium, Firefox ESR and WebKitGTK from the distribution, and what judges the page. Where they cannot be had, the tests
+# that need them say so and are skipped; under CI they fail.
+.PHONY: browser engines
 browser: $(VENV)/.dev
 	@$(MAKE) --no-print-directory $(PAGE)/.ready || echo 'What judges the page is not there; the tests that need it are skipped.'
 	@command -v chromium-headless-shell >/dev/null || { \
@@ -84,6 +84,15 @@ browser: $(VENV)/.dev
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium-headless-shell >/dev/null; } || \
 		for name in chromium google-chrome chromium-browser; do command -v $$name >/dev/null && exit; done || \
 		echo 'There is no chromium: install it (apt-get install chromium-headless-shell). The tests that need it are skipped.'
+	@$(MAKE) --no-print-directory engines
+
+# WebKitGTK draws on a display in memory, Firefox needs none.
+engines:
+	@{ command -v firefox-esr || command -v firefox; } >/dev/null && command -v WebKitWebDriver >/dev/null && command -v Xvfb >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo 'Installing Firefox and WebKitGTK, once ...' && \
+		apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends firefox-esr webkit2gtk-driver xvfb >/dev/null; } || \
+		echo 'There is no Firefox or no WebKitGTK: install them (apt-get install firefox-esr webkit2gtk-driver xvfb). The tests that need them are skipped.'
 
 # PostgreSQL and nginx from the distribution, for tests with several replicas. Tests start them by themselves, on free ports.
 .PHONY: replica-programs

@@ -195,4 +195,4 @@ class SessionStore(ChangeWriter, Protocol):
         """The same of the text as the program wrote it."""
 
     async def written_lines(self, session: str, call: str) -> int | None:
-        """The number of lines of that text; None if it was not stored."""
+        """The number of lines of that text, 0 if some of it was dropped; None if it was not stored."""

@@ -52,7 +52,7 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types push-worker highlight-worker",  # which make no addresses but those of the two workers
+        "trusted-types push-worker highlight-worker feed-worker",  # which make no addresses but those of the workers
     )
 )
 HEADERS = {
@@ -67,6 +67,7 @@ PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
 WORKERS = {
     "js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"},
+    "js/feed/feed_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'"},
     "js/notifications/push_worker.js": {
         "Content-Security-Policy": "default-src 'none'; connect-src 'self'",
         "Service-Worker-Allowed": "/",  # of the installed page, for the page that says that the server is not there
@@ -148,7 +149,8 @@ def files() -> dict[str, File]:
     read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
     index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     version = PLACE + version_of(read.values()).encode() + b"/"
-    read[SHARED] = _file(".html", read[SHARED].body.replace(PLACE, version))
+    for name in (STYLES, SHARED):
+        read[name] = _file(Path(name).suffix, read[name].body.replace(PLACE, version))
     index = index.replace(PLACE, version)
     return read | {INDEX: _file(".html", index)}
 

@@ -37,6 +37,8 @@ class Terminal(Protocol):
     on_stop_call: Callable[[], None]
     completions: Callable[[str], list[str]]
     hides: Callable[[str], bool]
+    sign: Callable[[], str]  # of the prompt during a run, where it is another one
+    on_switch: Callable[[], None]
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
     async def message(self) -> str: ...

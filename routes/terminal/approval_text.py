@@ -27,6 +27,7 @@ from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
+UNATTENDED = "No person is at the terminal of this conversation to approve it."  # the note of a denial, for the model
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
 
 
@@ -107,10 +108,15 @@ def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> 
     return [title, *_folded([*message, *choices], width), *_wrapped(silence, width)]
 
 
+def _person(name: str) -> str:
+    """The person who has decided; `local` is the only account of a server without tokens, the reader's own."""
+    return text("by.you") if name == "local" else one_line(name)
+
+
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
     """The outcome of the question, in one line; and the arguments, where a person changed them."""
     door = f" {text(f'approvals.door.{settled.door}')}" if settled.door in DOORS else ""
-    facts = {"name": one_line(name), "by": f"{one_line(settled.by)}{door}"}
+    facts = {"name": one_line(name), "by": f"{_person(settled.by)}{door}"}
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:
         case "approved":
@@ -119,6 +125,8 @@ def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text
             scope = f" {lasts[settled.scope]}" if settled.scope in lasts else ""
             changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
             return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
+        case "denied" if settled.note == UNATTENDED:
+            return [Text(f"✗ {text('terminal.approval.unattended', **facts)}", "red")]
         case "denied":
             return [Text(f"✗ {text('terminal.approval.denied', **facts)}{note}", "red")]
         case "expired":

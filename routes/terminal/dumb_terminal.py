@@ -33,6 +33,8 @@ class DumbTerminal:
         self.on_stop_call: Callable[[], None] = lambda: None
         self.completions: Callable[[str], list[str]] = lambda _text: []
         self.hides: Callable[[str], bool] = lambda _typed: False
+        self.sign: Callable[[], str] = str
+        self.on_switch: Callable[[], None] = lambda: None
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""

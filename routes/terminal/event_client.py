@@ -93,7 +93,9 @@ class Link:
         self.run: str | None = None
         self.running: list[str] = []  # calls, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
+        self.asks = ""  # the name of that call, while its program asks for a line
         self.hides_input = False  # its program reads a line without showing it, such as a password
+        self._names: dict[str, str] = {}  # of calls
         self._helpers: dict[str, str] = {}  # approval -> the helper whose call it is
         self._client = client
         self._pauses_s = pauses_s
@@ -137,12 +139,14 @@ class Link:
             self._helpers[event.approval] = event.path[-1] if event.path else ""
         elif isinstance(event, ToolStarted):
             self.running.append(event.call)
+            self._names[event.call] = event.name
         elif isinstance(event, ToolProgress) and event.input:
             self.reading, self.hides_input = event.call, bool(event.hidden)
+            self.asks = self._names.get(event.call, "") if event.asks and not event.hidden else ""
         elif isinstance(event, ToolFinished) and event.call in self.running:
             self.running.remove(event.call)
             if self.reading == event.call:
-                self.reading, self.hides_input = None, False
+                self.reading, self.hides_input, self.asks = None, False, ""
 
     async def cancel(self) -> str | None:
         """Stop the run under way; None when the server took it, else why not."""
@@ -156,6 +160,7 @@ class Link:
         """Type a line into the command that has a terminal; None when the server took it, else why not."""
         if self.reading is None:
             return text("terminal.input.none")
+        self.asks = ""  # until it asks again
         path = f"calls/{step(self.reading)}/input"
         return await self._post(text("terminal.input.failed"), path, {"text": line, "keys": ["enter"]})
 

@@ -52,6 +52,8 @@ class Talk(Conversation):
         self._show: Callable[[AgentEvent], None] = lambda _event: None
         terminal.completions = lambda typed: completions(typed, self.names)
         terminal.hides = self.hides
+        terminal.sign = lambda: text("terminal.input.sign", name=self._asks) if self._asks else ""
+        terminal.on_switch = self._switch
         terminal.on_line = self._typed
 
     async def converse(self) -> int:
@@ -116,6 +118,7 @@ class Talk(Conversation):
         asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
+        self._to_agent = False
         terminal.on_interrupt = interrupts
         terminal.on_stop_call = interrupts.stop_call
         terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
@@ -143,19 +146,29 @@ class Talk(Conversation):
     def _status(self, link: Link, seconds: float) -> str:
         if link.hides_input:
             return text("terminal.input.hidden")
-        if link.reading:
-            return text("terminal.status.reading", time=duration(seconds))
+        if link.asks:
+            state = "terminal.status.asks" if self._asks else "terminal.status.asks_not"
+            return text(state, time=duration(seconds), name=printable(link.asks))
         return text("terminal.status.working", time=duration(seconds))
 
     def hides(self, typed: str) -> bool:
         """Return whether what is typed into a run is not to be shown: a program reads a password."""
         return bool(self._link and self._link.hides_input and not typed.startswith("/"))
 
+    @property
+    def _asks(self) -> str:
+        """The name of the call whose program is to get the words that are typed; empty for the agent."""
+        return printable(self._link.asks) if self._link and self.terminal.edits and not self._to_agent else ""
+
+    def _switch(self) -> None:
+        """Let the words go to the agent although a program asks, or to the program again."""
+        self._to_agent = not self._to_agent
+
     # What is typed while a run goes on
 
     def _typed(self, line: str) -> None:
         link = self._link
-        if link is None or not line.strip():
+        if link is None or not (line.strip() or self._asks):
             if line.strip():
                 self._queued.append(line)
             return
@@ -170,8 +183,10 @@ class Talk(Conversation):
         elif word == "/input":
             self._hidden_line = True
             self.terminal.hide(on=True)
-        elif (typed := command_of(line)) is not None:
+        elif (typed := command_of(line)) is not None and (found(typed[0]) or not self._asks):
             self._command_in_run(*typed)
+        elif self._asks:
+            self._deliver(link.type_in(line), "")
         elif link.hides_input:  # a password is no message to a model
             self._notice(text("terminal.input.held_back"))
         else:
@@ -184,7 +199,7 @@ class Talk(Conversation):
                     self._notice(row)
                 self._deliver(self._steer(link, parts, line), f"{text('terminal.steer.sent')}{hint}")
 
-    _hidden_line = False
+    _hidden_line = _to_agent = False
 
     async def _steer(self, link: Link, message: Message, line: str) -> str | None:
         async with self._in_order:

@@ -30,6 +30,7 @@ from app.core.events import (
     Notice,
     PlanUpdated,
     ReasoningDelta,
+    RoundStarted,
     RunFailed,
     RunFinished,
     TextDelta,
@@ -52,6 +53,7 @@ MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 MOST_OWNER_FILES = 8
 WEB_SEARCH = "web_search"
+CHANGING = frozenset({"write_file", "edit_file"})
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
@@ -60,6 +62,13 @@ SEQUENCES = lazy_pattern(
 )
 SEARCH_RESULT = lazy_pattern(r"^\d+\. [^\n]+\nhttps?://", re.MULTILINE)
 COLOURS = lazy_pattern(r"(\x1b\[[0-9;:]*m)")
+STOPPED = lazy_pattern(
+    r"\AThis call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?"
+)
+# The server's own lines in the text of a process's result.
+FRAMING = lazy_pattern(
+    r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$"
+)
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -78,6 +87,13 @@ def coloured(line: str) -> Text:
     """A line of a program's output in its own colours, and with nothing else of its escape sequences."""
     pieces = COLOURS.split(line)  # at odd positions the colours
     return Text.from_ansi("".join(piece if at % 2 else printable(piece) for at, piece in enumerate(pieces)))
+
+
+def for_people(written: str, advice: str | None) -> str:
+    """The text of a result or a refusal without its end that advises the model."""
+    if advice and written.endswith(advice):
+        written = written.removesuffix(advice) + ("." if advice.startswith((":", ";")) else "")
+    return STOPPED.sub(text("card.stopped.output"), written, count=1)
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -122,6 +138,7 @@ class View:
         self._behind_block = False
         self._blocks: dict[str, str] = {}  # of calls that have not started: the calls, as blocks of code
         self._repeated = 0  # characters of reasoning to come that stand on the screen already, as text
+        self._unread = False  # a message was added, and no request to the model has followed
         self._width = width
         self._active: dict[str, Activity] = {}
         self.previews: dict[str, Mapping[str, Any]] = {}  # of calls that are about to be asked about
@@ -174,7 +191,11 @@ class View:
             case ImageReturned(_, media_type, length):
                 picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
                 return self._block(Text(f"  ▪ {picture}", "cyan"))
+            case RoundStarted():
+                self._unread = False
+                return []
             case MessageAdded(message, files):
+                self._unread = True
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
             case PlanUpdated(steps):
@@ -233,7 +254,12 @@ class View:
                 code = "" if exit_code is None else f" · {text('terminal.call.exit', code=exit_code)}"
                 facts = f"{code}{_found(result) if ok and name == WEB_SEARCH else ''} · {duration(duration_s)}"
                 head = Text(f"{'✓' if ok else '✗'} {printable(name)}{facts}", "green" if ok else "red")
-                return self._block(head, *_indented(printable(result).splitlines()))
+                rows = printable(for_people(result, event.advice)).splitlines()
+                if event.lines is None:
+                    return self._block(head, *_indented(rows, changes=ok and name in CHANGING))
+                seen = sum(not FRAMING.match(line) for line in rows)
+                counts = f" · {text('tail.lines', count=event.lines)} · {text('tail.saw', count=seen)}"
+                return self._block(head.append(counts), *_indented(rows, event.lines - seen))
 
     def _unrun(self, event: ToolHanded | ToolRejected) -> list[Text]:
         """A call that the server does not run."""
@@ -245,8 +271,11 @@ class View:
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 call_name = printable(name or text("terminal.call.unnamed"))
-                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 block = printable(self._blocks.pop(call or "", "")).strip().splitlines()
+                reason = for_people(reason, event.advice)
+                if not reason:  # the line of the person's decision says it
+                    return self._block(*_indented(block)) if block else []
+                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 return self._block(Text(f"✗ {refused}", "yellow"), *_indented(block))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
@@ -259,7 +288,8 @@ class View:
                 failed = text("terminal.run.failed", code=printable(code), message=printable(message))
                 return self._block(Text(f"✗ {failed}{again}", "red"))
             case RunFinished(reason="cancelled"):
-                return self._block(Text(f"■ {text('terminal.run.stopped')}", "yellow"))
+                unread = f" {text('terminal.run.unread')}" if self._unread else ""
+                return self._block(Text(f"■ {text('terminal.run.stopped')}{unread}", "yellow"))
             case RunFinished(reason=reason) if reason != "answered":
                 ended = text("terminal.run.early", reason=printable(reason).replace("_", " "))
                 return self._block(Text(f"■ {ended}", "yellow"))
@@ -310,11 +340,18 @@ def _argument_lines(arguments: dict[str, Any]) -> list[str]:
     return printable("\n".join(f"{name}: {value}" for name, value in arguments.items())).splitlines()
 
 
-def _indented(lines: list[str]) -> Iterable[Text]:
-    """Indented lines; of many, the first and the last, with the number left out between them."""
-    left_out = len(lines) - HEAD_LINES - TAIL_LINES
-    if left_out > 1:
-        lines = [*lines[:HEAD_LINES], text("terminal.left_out", count=left_out), *lines[-TAIL_LINES:]]
+def _indented(lines: list[str], unseen: int = 0, *, changes: bool = False) -> Iterable[Text]:
+    """Indented lines; of many, the first and the last, with the number left out between them.
+
+    `unseen` more were written. Of `changes` of a file it says how many of them are left out.
+    """
+    between = lines[HEAD_LINES:-TAIL_LINES]
+    left_out = unseen + sum(not FRAMING.match(line) for line in between)
+    if len(between) > 1:
+        changed = sum(line.startswith(("+", "-")) for line in between) if changes else 0
+        more = text("terminal.left_out.changes", count=left_out, changed=changed) if changed else ""
+        more = more or text("terminal.left_out", count=left_out)
+        lines = [*lines[:HEAD_LINES], more, *lines[-TAIL_LINES:]]
     return [Text(f"  {line if len(line) <= LINE_LENGTH else line[:LINE_LENGTH] + ' ...'}", "dim") for line in lines]
 
 

@@ -38,7 +38,7 @@ from routes.terminal.keyboard import Keyboard, Pastes, unread
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
-from routes.terminal.window_layout import WordCompleter, layout
+from routes.terminal.window_layout import Drawing, WordCompleter, layout, wraps_again
 from routes.texts import text
 
 T = TypeVar("T")
@@ -54,6 +54,11 @@ class _HeldOutput(Vt100_Output):
     """Writes when it is let go, so that several drawings are one."""
 
     held = False
+
+    def erase_down(self) -> None:
+        self.write_raw(
+            "\x1b[K\x1b[C\x1b[J\x1b[D"
+        )  # `J` at the first column may put the window into the scrollback (tmux)
 
     def flush(self) -> None:
         if not self.held:
@@ -80,6 +85,8 @@ class Window:
         self.on_stop_call: Callable[[], None] = lambda: None
         self.completions: Callable[[str], list[str]] = lambda _text: []
         self.hides: Callable[[str], bool] = lambda _typed: False  # what is being typed is not shown
+        self.sign: Callable[[], str] = str
+        self.on_switch: Callable[[], None] = lambda: None
         self._hidden = False
         self._status: Callable[[], str] | None = None
         self._reading: _Reading | None = None
@@ -108,6 +115,7 @@ class Window:
             erase_when_done=True,
             min_redraw_interval=REDRAW_S,
         )
+        self._app.renderer = Drawing(self._app.renderer.style, output, wraps=wraps_again(environ))
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
         """Run `body` while the prompt is there. The terminal is left as it was, however that ends. Raises Over."""
@@ -231,6 +239,10 @@ class Window:
         def _stop(_event: KeyPressEvent) -> None:
             self.on_stop_call()
 
+        @bound.add("c-t")
+        def _switch(_event: KeyPressEvent) -> None:
+            self.on_switch()
+
         @bound.add("c-z")
         def _suspend(event: KeyPressEvent) -> None:
             event.app.suspend_to_background()
@@ -275,7 +287,7 @@ class Window:
     def _prompt(self) -> str:
         if self._hidden:
             return text("terminal.input.prompt")
-        return self._reading.prompt if self._reading else STEER
+        return self._reading.prompt if self._reading else self.sign() or STEER
 
     def _is_hidden(self) -> bool:
         return self._hidden or (self._reading is None and self.hides(self.buffer.text))
@@ -351,7 +363,7 @@ class RunOutput:
         view = self._transcript.view
         calls: list[str] = []
         if view.busy:
-            most = max(SMALLEST, min(CALL_LINES, height - 1))
+            most = max(SMALLEST, min(CALL_LINES, height // 2))  # room to be wrapped in a narrower window
             calls = self._window.draw(view.live(time.monotonic(), most)).splitlines()[:most]
         room = max(1, height - len(calls))
         return [*self._writing(room), *calls]

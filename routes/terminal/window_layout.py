@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -22,6 +24,10 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.layout.screen import Char
+from prompt_toolkit.output import Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import BaseStyle
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -39,6 +45,41 @@ class WordCompleter(Completer):
         typed = document.text_before_cursor
         last = typed[max(typed.rfind(" "), typed.rfind("\n")) + 1 :]
         return [Completion(word, -len(last)) for word in self._words(typed)]
+
+
+def wraps_again(environ: Mapping[str, str]) -> bool:
+    """Return whether this terminal wraps the rows that it shows, once it is narrower. Most do; a few cut them."""
+    cutting = environ.get("TERM", "").startswith(("linux", "rxvt", "screen", "vt")) and "TMUX" not in environ
+    return not cutting and "XTERM_VERSION" not in environ
+
+
+class Drawing(Renderer):
+    """Erases what it drew also where the terminal has become narrower since, and has wrapped it."""
+
+    def __init__(self, style: BaseStyle, output: Output, *, wraps: bool) -> None:
+        super().__init__(style, output)
+        self._wraps = wraps
+
+    def erase(self, leave_alternate_screen: bool = True) -> None:
+        self.output.cursor_up(self._rows_more())
+        super().erase(leave_alternate_screen)
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
+        if self._rows_more():  # the signal has not arrived yet
+            self.erase(leave_alternate_screen=False)
+        super().render(app, layout, is_done)
+
+    def _rows_more(self) -> int:
+        """The rows above the cursor that wrapping has added."""
+        columns, screen = self.output.get_size().columns, self.last_rendered_screen
+        if not self._wraps or screen is None or self._last_size is None or columns >= self._last_size.columns:
+            return 0
+        widths = (self._width(screen.data_buffer[row]) for row in range(self._cursor_pos.y))
+        return sum(max(0, width - 1) // columns for width in widths) + self._cursor_pos.x // columns
+
+    @staticmethod
+    def _width(row: Mapping[int, Char]) -> int:
+        return max((at + 1 for at, cell in row.items() if cell.char != " "), default=0)
 
 
 def layout(

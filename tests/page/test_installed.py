@@ -34,7 +34,12 @@ async def test_an_installed_page_says_that_the_server_cannot_be_reached(tmp_path
             await say(page, "Hello")
             await expect(page.get_by_text("A secret answer.")).to_be_visible()
             kept = await page.evaluate(NAMES)
-            assert sorted(kept) == ["/page/css/base.css", "/page/css/sign_in.css", "/page/css/tokens.css", "/page/offline.html"]
+            assert sorted(kept) == [
+                "/page/css/base.css",
+                "/page/css/sign_in.css",
+                "/page/css/tokens.css",
+                "/page/offline.html",
+            ]
         browser.expected.append("ERR_|Failed to fetch|refused|network")
         await page.goto(at)
         await expect(page.get_by_role("heading", name="The server cannot be reached")).to_be_visible()

@@ -66,46 +66,46 @@ ARGUMENTS, LETTERS, NO_JSON = "arguments:", "Answer with y, s, p, e or n", "This
 EMPTIED = "\x01\x0b"
 # Keys and what the window shows then, the last keys, what it shows at the end, what the file holds.
 ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
-    "y": ([], "y\r", "✓ write_file was approved by local in the terminal.", "first"),
-    "in words": ([], "yes\r", "✓ write_file was approved by local in the terminal.", "first"),
-    "s": ([], "s\r", "✓ write_file was approved by local in the terminal for this session.", "first"),
+    "y": ([], "y\r", "✓ write_file was approved by you in the terminal.", "first"),
+    "in words": ([], "yes\r", "✓ write_file was approved by you in the terminal.", "first"),
+    "s": ([], "s\r", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
     "for good": (
         [("a9\r", LETTERS)],
         "a1\r",
-        "✓ write_file was approved by local in the terminal from now on.",
+        "✓ write_file was approved by you in the terminal from now on.",
         "first",
     ),
-    "n": ([], "n\r", "✗ write_file was denied by local in the terminal.", None),
-    "a note": ([], "n wrong folder\r", "✗ write_file was denied by local in the terminal: wrong folder", None),
-    "Ctrl-D": ([], "\x04", "✗ write_file was denied by local in the terminal.", None),
+    "n": ([], "n\r", "✗ write_file was denied by you in the terminal.", None),
+    "a note": ([], "n wrong folder\r", "✗ write_file was denied by you in the terminal: wrong folder", None),
+    "Ctrl-D": ([], "\x04", "✗ write_file was denied by you in the terminal.", None),
     "nonsense first": (
         [("\r", LETTERS), ("yep\r", LETTERS), ("y sure\r", LETTERS)],
         "y\r",
-        "✓ write_file was approved by local in the terminal.",
+        "✓ write_file was approved by you in the terminal.",
         "first",
     ),
     "changed": (
         [("e\r", ARGUMENTS)],
         EMPTIED + '{"path": "note.txt", "content": "mine"}\r',
-        "✓ write_file was approved by local in the terminal, with other arguments.",
+        "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed, not well at first": (
         [("e\r", ARGUMENTS), (EMPTIED + '{"path": "note.txt", "content": "mine"\r', NO_JSON)],
         "}\r",
-        "✓ write_file was approved by local in the terminal, with other arguments.",
+        "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed to what cannot run": (
         [("e\r", ARGUMENTS), (EMPTIED + '{"path": 3}\r', ASKED)],
         "n\r",
-        "✗ write_file was denied by local in the terminal.",
+        "✗ write_file was denied by you in the terminal.",
         None,
     ),
     "back from changing": (
         [("e\r", ARGUMENTS), (f"{EMPTIED}\r", ASKED)],
         "n\r",
-        "✗ write_file was denied by local in the terminal.",
+        "✗ write_file was denied by you in the terminal.",
         None,
     ),
 }
@@ -158,7 +158,7 @@ async def test_a_decision_elsewhere_ends_the_question(tmp_path: Path) -> None:
         run, call = await at.decision()
         await at.served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": "approve"})
         shown = await at.terminal.ends_with(PROMPT)
-        assert "✓ write_file was approved by local over HTTP." in shown
+        assert "✓ write_file was approved by you over HTTP." in shown
         assert ASKED not in shown and "half a no" not in shown
         at.terminal.press("Again.\r")
         await at.terminal.ends_with(ASKED)
@@ -168,7 +168,7 @@ async def test_a_question_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with scene(tmp_path, limit_s=1) as at:
         await at.terminal.until("no answer in time.")
         shown = await at.terminal.ends_with(PROMPT)
-    assert "✗ write_file did not run: no answer in time." in shown
+    assert "✗ write_file did not run: no decision in time." in shown
     assert ASKED not in shown and not at.note.exists()
 
 
@@ -177,7 +177,7 @@ async def test_ctrl_c_stops_the_run_that_asks(tmp_path: Path) -> None:
         await at.terminal.ends_with(ASKED)
         at.terminal.press("\x03")
         shown = await at.terminal.ends_with(PROMPT)
-        assert "■ write_file did not run: the question was withdrawn" in shown and ASKED not in shown
+        assert "■ write_file did not run: the approval was withdrawn" in shown and ASKED not in shown
         assert "■ Stopped." in shown and not at.note.exists()
         at.terminal.press("\x03\x03")  # in one read: neither is lost
         await at.terminal.process.wait()
@@ -277,7 +277,7 @@ async def test_without_a_terminal_what_asks_is_denied(tmp_path: Path) -> None:
         out, err = await chat.communicate()
     assert chat.returncode == 4 and "Done." in out.decode()
     assert err.decode().count("no person is here to ask") == 1 and "--approval" in err.decode()
-    assert "denied by local in the terminal: No person is at the terminal" in out.decode()
+    assert "write_file did not run: nobody was there to approve it." in out.decode()
     assert not (tmp_path / "work" / "note.txt").exists()
 
 
@@ -294,5 +294,5 @@ async def test_without_a_terminal_a_chosen_mode_waits_for_whoever_follows_its_cu
         )
         assert await curl.wait() == 0
         out, err = await chat.communicate()
-    assert (chat.returncode, err) == (0, b"") and "approved by local" in out.decode()
+    assert (chat.returncode, err) == (0, b"") and "approved by you" in out.decode()
     assert (tmp_path / "work" / "note.txt").read_text() == "first"

@@ -32,7 +32,7 @@ async def test_a_command_gets_its_input_and_the_agent_its_messages(tmp_path: Pat
             shown.press("Do it.\r")
             await shown.until("│ Name?")
             shown.press("/input Zoo\x7fe")
-            await shown.until("» /input Zoe")
+            await shown.until("bash asks › /input Zoe")
             shown.press("\r")
             await shown.until("The command reads a line without showing it")
             shown.press("sesame\r")
@@ -54,6 +54,43 @@ async def test_a_command_gets_its_input_and_the_agent_its_messages(tmp_path: Pat
     assert "60 76" in whole and "> Be brief." in whole
     assert "sesame" not in whole and "sesame" not in log
     assert any(message.text == "Be brief." for message in provider.requests[-1].messages)
+
+
+async def test_words_answer_the_program_that_asks_and_a_key_turns_them_to_the_agent(tmp_path: Path) -> None:
+    sleeper = endless()
+    asks = "read -p 'Name? ' name; read -p 'Go on? [y/N] ' go; read -p 'Press Enter'; read -p '> ' path"
+    provider = Scripted([f"```bash\n{asks}; echo It is $name $go $path.; {sleeper}\n```", "Done.", "Again."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
+            await shown.ends_with(PROMPT)
+            shown.press("Do it.\r")
+            await shown.until("Enter answers bash · Ctrl-T: to the agent")
+            await shown.ends_with("\nbash asks ›")
+            shown.press("\x14")
+            await shown.ends_with("\n»")
+            shown.press("Be brief.\r")
+            await shown.until("Queued: the agent reads it")
+            shown.press("\x14Zoe\r")
+            await shown.until("│ Go on? [y/N]")
+            await shown.ends_with("\nbash asks ›")
+            shown.press("y\r")
+            await shown.until("│ Press Enter")
+            await shown.ends_with("\nbash asks ›")
+            shown.press("\r")
+            await shown.until("│ >")
+            await shown.ends_with("\nbash asks ›")
+            shown.press("/tmp\r")  # a command of ours stays one, what is none is an answer
+            await shown.until("It is Zoe y /tmp.")
+            await shown.ends_with("\n»")
+            shown.press("\x03")
+            await shown.until("> Be brief.")
+            await shown.until("■ Stopped. Your message came too late for this run; the agent reads it with your")
+            await shown.ends_with(PROMPT)
+            shown.press("And?\r")
+            await shown.until("Done.")
+    assert all_gone(sleeper)
+    sent = [message.text for message in provider.requests[-1].messages if message.role == "user"]
+    assert sent[-2:] == ["Be brief.", "And?"] and "Zoe" not in sent
 
 
 async def test_what_is_not_sent_begins_the_next_message(tmp_path: Path) -> None:

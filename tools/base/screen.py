@@ -40,6 +40,11 @@ _UNFINISHED = lazy_pattern(
     rf"(?:\x1b\[|\x9b)[0-?]{{0,{_PARAMETERS}}}[ -/]{{0,{_BETWEEN}}}|\x1b[ -/]{{0,{_BETWEEN}}}",
 )
 _LONGEST = _PARAMETERS + _BETWEEN + 2  # of an unfinished sequence
+# What a program writes in front of the line that it reads: `Name: `, `Go on? [y/N] `, `>>> `, `version: (1.0) `.
+_QUESTION = lazy_pattern(
+    r"(?:[:?>›»$]|[\[(][a-z]\w{0,3}(?:/\w{1,4})+[\])]|:\s*\([^()]*\)|\b(?:enter|return|any key)\b.{0,40})\s*$",
+    re.IGNORECASE,
+)
 _STRING_END = lazy_pattern("[\x07\n\v\x18\x1a\x1b\x9c]")  # a line's end, too: no string swallows the rest
 _HOMES = 3  # cursor moves to a row: of `clear` there is one
 _OTHER_SCREEN = frozenset({"?47", "?1047", "?1049"})
@@ -92,6 +97,11 @@ class Screen:
     def is_drawn(self) -> bool:
         """Return True on the alternate screen, and once a program has moved the cursor to rows some times."""
         return self._view is not self._main or self._homes >= _HOMES
+
+    @property
+    def asks(self) -> bool:
+        """Return True while the cursor stands behind what looks like a question, and not on a screen that is drawn."""
+        return self._view.column > 0 and not self.is_drawn and bool(_QUESTION.search(self._view.row.shown()))
 
     @property
     def lines(self) -> int:

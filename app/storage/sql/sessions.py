@@ -107,8 +107,9 @@ WRITTEN = Select(
     ResultPart,
 )
 WRITTEN_LINES = f"""
-    SELECT length(whole) - length(replace(whole, '\n', ''))
-        + CASE WHEN substr(whole, length(whole), 1) = '\n' THEN 0 ELSE 1 END
+    SELECT CASE WHEN length(replace(whole, ' characters left out ...]', '')) < length(whole) THEN 0
+        ELSE length(whole) - length(replace(whole, '\n', ''))
+            + CASE WHEN substr(whole, length(whole), 1) = '\n' THEN 0 ELSE 1 END END
     FROM (SELECT coalesce(written, text) AS whole FROM results WHERE {OF_CALL}) AS results
 """
 FILE = "SELECT bytes FROM files WHERE sha256 = ?"

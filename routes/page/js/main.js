@@ -11,6 +11,7 @@ import * as sessions from "./sessions/session_list.js";
 import * as status from "./panels/status_bar.js";
 import "./panels/theme.js";
 import * as topbar from "./sessions/topbar.js";
+import { nameReader } from "./cards/call_title.js";
 import { Conversation } from "./chat/conversation.js";
 import { Documents } from "./documents/documents.js";
 import { Feed } from "./feed/feed.js";
@@ -59,6 +60,7 @@ function stateOf({ type, ...state }) {
 }
 
 page.at("conversation").addEventListener("page", ({ detail }) => (detail.page = page)); // parts of texts ask for it
+page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus

@@ -1,7 +1,7 @@
 """Markdown that streams in, cut into blocks that are finished: each is rendered once, and only the last one redrawn.
 
-A block is a paragraph, a heading, a table, a fence, a quote, or one item of a list: the next item makes no difference
-to it. Lines decide, so any slicing of a text gives the same blocks, and a line is looked at once.
+A block is a paragraph, a heading, a table, a fence, a formula, a quote, or one item of a list: the next item makes no
+difference to it. Lines decide, so any slicing of a text gives the same blocks, and a line is looked at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 
 from tools.base.patterns import lazy_pattern
 
-_FENCE = lazy_pattern(r"( {0,3})(`{3,}|~{3,})([^\n]*)")
+_FENCE = lazy_pattern(r"( {0,3})(`{3,}|~{3,}|\$\$(?!\$)|\\\[)([^\n]*)")
+_FORMULAS = {"$$": "$$", "\\[": "\\]"}  # what begins a formula of its own lines, and what ends it
 _MARKER = lazy_pattern(r"( {0,3})([-+*]|\d{1,9}[.)])( +|$)")
 _HEADING = lazy_pattern(r" {0,3}#{1,6}(?:[ \t]|$)")
 _RULE = lazy_pattern(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
@@ -64,6 +65,8 @@ class Blocks:
         return finished
 
     def _take(self, line: str, finished: list[str]) -> None:
+        if self._fence in _FORMULAS and not line.strip():
+            self._fence = ""  # a formula has no blank line: it was none
         if self._fence:
             self._lines.append(f"{line}\n")
             if _closes(self._fence, line):
@@ -125,12 +128,23 @@ def is_item(block: str) -> bool:
     return bool(_MARKER.match(block)) and not _RULE.match(block.rstrip("\n"))
 
 
+def is_formula(block: str) -> bool:
+    """Return whether the block is a formula, or begins one that is not finished."""
+    opened = _FENCE.match(block)
+    end = _FORMULAS.get(opened[2]) if opened else None
+    return bool(opened and end and block.find(end, opened.end(2)) in (-1, len(block.rstrip()) - len(end)))
+
+
 def _opens(fence: re.Match[str]) -> bool:
+    if end := _FORMULAS.get(fence[2]):
+        return end not in fence[3]
     return fence[2][0] == "~" or "`" not in fence[3]
 
 
 def _closes(fence: str, line: str) -> bool:
     bare = line.strip()
+    if end := _FORMULAS.get(fence):
+        return bare.endswith(end)
     return len(bare) >= len(fence) and not bare.strip(fence[0])
 
 

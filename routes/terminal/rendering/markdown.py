@@ -2,17 +2,22 @@
 
 The text is a model's. What Markdown makes of it may hold what `printable` has taken out of the source (`&#27;` is an
 escape character), so each piece of a rendered line passes it again. Links are shown with their address instead of
-becoming links of the terminal, which hide it.
+becoming links of the terminal, which hide it. Formulas stand as they were written: none is drawn here, and one that is
+copied is the model's.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import BlockQuote, CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.segment import Segment
@@ -20,8 +25,17 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
+from routes.terminal.rendering.blocks import is_formula
 from routes.terminal.view import printable
+from routes.texts import text
+from tools.base.patterns import lazy_pattern
 
+# As the page has them (markdown/math.js): neither money nor variables of a shell.
+DOLLARS = lazy_pattern(r"\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\.)*(?<!\s)\$(?![^\W_])")
+MONEY = lazy_pattern(r"\$\d[\d.,]*(?![^$]*[\\^_={}<>+])[^$]*[^\W\d_]{2}")
+BRACKETS = {"\\(": "\\)", "\\[": "\\]"}
+ALERT = lazy_pattern(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$", re.IGNORECASE)
+ALERTS = {"note": "blue", "tip": "green", "important": "magenta", "warning": "yellow", "caution": "red"}
 MOST_COLOURED = 200_000  # characters of one block of code that are given colours
 THEME = Theme(
     {
@@ -61,13 +75,79 @@ class _Rule(HorizontalRule):
         yield Rule(style="markdown.hr")
 
 
+class _Quote(BlockQuote):
+    """A quote; an alert (`> [!NOTE]`) with its name, and a bar in its colour."""
+
+    def __init__(self, alert: str) -> None:
+        super().__init__()
+        self._alert = alert
+        self.style_name = "none" if alert else BlockQuote.style_name
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _Quote:
+        return cls(str(token.meta.get("alert", "")))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self._alert:
+            yield from super().__rich_console__(console, options)
+            return
+        colour = ALERTS[self._alert]
+        title = Text(text(f"markdown.alert.{self._alert}"), f"bold {colour}")
+        inside = options.update(width=max(1, options.max_width - 4))
+        for line in console.render_lines(Group(title, self.elements), inside):
+            yield Segment("▌ ", console.get_style(colour))
+            yield from line
+            yield Segment.line()
+
+
 class _Markdown(Markdown):
+    def __init__(self, source: str, code_theme: str) -> None:
+        super().__init__("", hyperlinks=False, code_theme=code_theme)
+        self.parsed = _parser().parse(source)
+        _mark_alerts(self.parsed)
+
     elements: Mapping[str, type[MarkdownElement]] = Markdown.elements | {  # type: ignore[misc,assignment]
         "heading_open": _Heading,
         "fence": _Code,
         "code_block": _Code,
         "hr": _Rule,
+        "blockquote_open": _Quote,
     }
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt().enable("strikethrough").enable("table")
+    parser.inline.ruler.before("escape", "formula", _formula)
+    return parser
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """A rule for formulas in lines: what is in one is no Markdown."""
+    source, at = state.src, state.pos
+    if source[at] == "$":
+        found = None if at and source[at - 1].isalnum() else DOLLARS.match(source, at, state.posMax)
+        end = found.end() if found and not MONEY.match(found[0]) else -1
+    else:
+        close = BRACKETS.get(source[at : at + 2])
+        inside = source.find(close, at + 2, state.posMax) if close else -1
+        end = inside + 2 if source[at + 2 : inside].strip() and inside > 0 else -1
+    if end < 0:
+        return False
+    if not silent:
+        state.push("code_inline", "code", 0).content = source[at:end]
+    state.pos = end
+    return True
+
+
+def _mark_alerts(tokens: list[Token]) -> None:
+    """Note the kind of an alert at its quote, and take the line that names it away."""
+    for quote, _, line in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        words = line.children or []
+        found = ALERT.match(words[0].content) if quote.type == "blockquote_open" and words else None
+        if found and (len(words) == 1 or words[1].type == "softbreak"):
+            quote.meta["alert"] = found[1].lower()
+            line.children = words[2:]
 
 
 @cache
@@ -78,8 +158,9 @@ def code_theme(background: str) -> str:
 
 def rendered(source: str) -> RenderableType:
     """A block as something that a console prints; without an escape sequence, whatever the source holds."""
-    markdown = _Markdown(source, hyperlinks=False, code_theme=code_theme(os.environ.get("COLORFGBG", "")))
-    return _Sanitised(markdown)
+    if is_formula(source):
+        return Text(printable(source), "cyan")  # the terminal wraps it, so that it can be copied
+    return _Sanitised(_Markdown(source, code_theme(os.environ.get("COLORFGBG", ""))))
 
 
 class _Sanitised:

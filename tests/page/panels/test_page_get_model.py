@@ -28,7 +28,7 @@ async def test_the_first_visit_gets_a_model_cancels_and_selects_it(tmp_path: Pat
         browser.expected.append("422")
         page = await page_for_axe(browser, **LOOKS["phone"], locale="de-DE")
         await page.goto(home(served))
-        await page.get_by_role("region", name="Über dieses Modell").get_by_role("button", name="Modell holen").click()
+        await page.get_by_role("region", name="Über das Vorführmodell").get_by_role("button", name="Modell holen").click()
         panel = page.get_by_role("complementary", name="Modell holen")
         field = panel.get_by_label("Modell", exact=True)
         await panel.get_by_role("button", name="Qwen3 4B: 2,3 GB").click()

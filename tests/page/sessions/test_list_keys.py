@@ -50,7 +50,7 @@ async def test_the_list_is_one_tab_stop_and_arrow_keys_move_in_it(tmp_path: Path
         await page.keyboard.press("Shift+Tab")
         await expect(links.nth(1)).to_be_focused()
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("article", name="Turn")).to_have_count(1)
+        await expect(page.get_by_role("article", name="Run")).to_have_count(1)
         await expect(links.nth(1)).to_have_attribute("aria-current", "page")
 
 
@@ -59,7 +59,7 @@ async def test_back_leads_from_a_new_conversation_to_the_one_before(tmp_path: Pa
         session = await begun(served, 2)
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
-        turns = page.get_by_role("article", name="Turn")
+        turns = page.get_by_role("article", name="Run")
         await expect(turns).to_have_count(2)
         await page.keyboard.press("Control+Shift+O")
         await expect(turns).to_have_count(0)

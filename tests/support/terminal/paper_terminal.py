@@ -31,6 +31,8 @@ class Paper:
         self.on_stop_call: Callable[[], None] = lambda: None
         self.completions: Callable[[str], list[str]] = lambda _typed: []
         self.hides: Callable[[str], bool] = lambda _typed: False
+        self.sign: Callable[[], str] = str
+        self.on_switch: Callable[[], None] = lambda: None
         self._lines = deque(lines)
         self._console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
 

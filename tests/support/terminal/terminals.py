@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,19 @@ class Terminal:
         self.press(keys)
         return await self._once(lambda: self.shown.count(text) > before)
 
-    def resize(self, columns: int, lines: int) -> None:
+    def resize(self, columns: int, lines: int, *, wraps: bool = True) -> None:
+        """`wraps`: as most terminals do, wrap the rows that are wider than the window now; else they are cut."""
         termios.tcsetwinsize(self._fd, (lines, columns))
+        rows = _wrapped(self._window, columns) if wraps else None
         self._window.resize(lines, columns)
+        if rows is not None:
+            shown, cursor = rows
+            above = max(0, len(shown) - lines)  # scrolled out of the window
+            self._window.buffer.clear()
+            for at, row in enumerate(shown[above:]):
+                self._window.buffer[at].update(enumerate(row))
+            self._window.cursor.y, self._window.cursor.x = max(0, cursor[0] - above), cursor[1]
+            self._window.dirty.update(range(lines))
         self.process.send_signal(signal.SIGWINCH)
 
     async def until(self, text: str) -> str:
@@ -59,11 +69,19 @@ class Terminal:
         """The window once this is what it shows last."""
         return await self._once(lambda: self.shown.endswith(text))
 
+    async def until_holds(self, holds: Callable[[str], bool]) -> str:
+        """The window once this holds of it."""
+        return await self._once(lambda: holds(self.shown))
+
+    async def news(self) -> None:
+        """Wait until something more is written."""
+        self._news.clear()
+        await self._news.wait()
+
     async def _once(self, holds: Callable[[], bool]) -> str:
         try:
             while not holds():
-                self._news.clear()
-                await self._news.wait()
+                await self.news()
         except asyncio.CancelledError:
             print(self.shown)  # for whoever wonders why the test waited in vain
             raise
@@ -80,16 +98,37 @@ class Terminal:
         self._news.set()
 
 
+def _wrapped(window: pyte.Screen, columns: int) -> tuple[list[list[pyte.screens.Char]], tuple[int, int]]:
+    """The rows of the window wrapped to so many columns, down to the last that is filled; and where the cursor is."""
+    rows = list[list[pyte.screens.Char]]()
+    cursor = (0, 0)
+    for at in range(window.lines):
+        cells = [window.buffer[at][x] for x in range(window.columns)]
+        while cells and cells[-1].data == " ":
+            cells.pop()
+        if at == window.cursor.y:
+            cursor = (len(rows) + window.cursor.x // columns, window.cursor.x % columns)
+        rows += [cells[x : x + columns] for x in range(0, max(1, len(cells)), columns)]
+    while len(rows) > cursor[0] + 1 and not rows[-1]:
+        rows.pop()
+    return rows, cursor
+
+
 @asynccontextmanager
 async def terminal(
-    *arguments: str, columns: int = 80, lines: int = 60, term: str = "xterm-256color", home: Path
+    *arguments: str,
+    columns: int = 80,
+    lines: int = 60,
+    term: str = "xterm-256color",
+    home: Path,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Terminal, None]:
-    """`dragoman` with these arguments in a window of this size."""
+    """`dragoman` with these arguments, and variables of its environment, in a window of this size."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(ours, (lines, columns))
     loop = asyncio.get_running_loop()
     try:
-        async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term}) as process:
+        async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term} | (variables or {})) as process:
             os.close(theirs)
             made = Terminal(process, ours, columns, lines)
             loop.add_reader(ours, made.read)

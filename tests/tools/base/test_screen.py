@@ -213,3 +213,32 @@ def test_hostile_output_costs_little_time_and_memory(written: str) -> None:
     finally:
         tracemalloc.stop()
     assert kept < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("written", "asks"),
+    [
+        ("Your name: ", True),
+        ("Really?", True),
+        ("Go on? [Y/n] ", True),
+        ("Continue (yes/no)", True),
+        ("version: (1.0.0) ", True),
+        (">>> ", True),
+        ("\x1b[32muser\x1b[0m$ ", True),
+        ("Press ENTER to continue", True),
+        ("first\r\nName: ", True),
+        ("Name: \r\n", False),
+        ("Results:\r\n", False),
+        ("", False),
+        ("Downloading ...", False),
+        ("\r 45% (45/100)", False),
+        ("[####    ]", False),
+        ("\x1b[?1049hName: ", False),
+    ],
+)
+def test_a_question_is_noticed_while_the_cursor_stands_behind_it(written: str, asks: bool) -> None:
+    output = OutputBuffer(window=Window(24, 80))
+    output.feed(written.encode())
+    assert output.asks == asks
+    output.feed(b"Bob\r\n")
+    assert not output.asks

@@ -85,7 +85,10 @@ export class CodeView {
     const kind = previewOf(this.language, this.#pieces[0] ?? "");
     if (kind) this.#head.lastChild.before(this.#preview(kind));
     if (!this.whole) this.#head.lastChild.before(...codeButtons(this));
-    this.#loading?.then(() => this.#painter?.close());
+    this.#loading?.then(async () => {
+      await this.#painter?.close();
+      if (this.code.querySelector(".c-added, .c-removed")) (await import("./diff_colours.js")).colourFence(this.code);
+    });
   }
 
   #preview(kind) {

@@ -1,0 +1,39 @@
+"""The page in the three engines that people use, each driven in its own way: a message is sent and answered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.models.scripted import Scripted
+from tests.support.page.browser import STORY_S, home
+from tests.support.page.engines import ENGINES, engine
+from tests.support.server.serving import serving
+
+PNG = b"\x89PNG"
+SAY = """(() => {{
+  const text = document.querySelector("#composer textarea");
+  text.value = {!r};
+  text.dispatchEvent(new Event("input", {{ bubbles: true }}));
+  document.querySelector("#composer").requestSubmit();
+}})()"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ENGINES)
+async def test_a_message_is_answered_in_each_engine(tmp_path: Path, name: str) -> None:
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted([["Fine, thanks."]])) as served,
+        engine(name, tmp_path) as browser,
+    ):
+        window = await browser.window()
+        await window.resize(390, 844)
+        await window.goto(home(served))
+        await window.wait_for("document.querySelector('#app')?.hidden === false")
+        await window.evaluate(SAY.format("How are you?"))
+        await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
+        assert (await window.screenshot()).startswith(PNG)
+        assert await window.evaluate("[innerWidth, innerHeight]") == [390, 844]
