@@ -1,8 +1,8 @@
 /** The result of a tool: output, diff, file or untrusted text; and a preview of a few lines. */
 
 import { codeBlock } from "../text/code.js";
-import { counted, diffOf, rowOf } from "../text/diff.js";
-import { rowsOfUnified } from "../text/diff_rows.js";
+import { diffOf, rowOf } from "../text/diff.js";
+import { counted, rowsOfUnified } from "../text/diff_rows.js";
 import { h } from "../dom/elements.js";
 import { pieces, t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";

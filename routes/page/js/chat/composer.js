@@ -145,7 +145,7 @@ class Composer {
       this.text.focus();
     });
     store.watch("working", () => this.#show());
-    store.watch("me", ({ role }) => this.#offer(role));
+    store.watch("me", (me) => this.#offer(me));
     store.watch("session", () => this.#loadDraft());
     store.watch("paused", (paused) => this.#pausedChanged(paused));
     store.watch("defaults", ({ plan }) => (this.plan.checked ||= plan && !store.get("session")));
@@ -175,9 +175,11 @@ class Composer {
   }
 
   /** Hides modes that the role does not allow. */
-  #offer(role) {
+  #offer({ role, approval }) {
+    const usual = MODES.find(([value]) => value === approval)?.[1];
     for (const [value, , , needs] of MODES) {
       const option = [...this.mode.options].find((one) => one.value === value);
+      if (!value && usual) option.textContent = t("composer.approvals.default.named", { mode: usual });
       option.hidden = option.disabled = Boolean(needs) && role !== needs;
       if (option.hidden && option.selected) this.mode.value = "";
     }
@@ -302,9 +304,11 @@ class Composer {
 
   #grow() {
     this.text.style.setProperty("height", "auto");
+    this.text.style.setProperty("overflow-y", "hidden");
+    if (!this.text.value) return; // one row: to measure it would lay out the page
     const most = MAX_HEIGHT * innerHeight;
     this.text.style.setProperty("height", `${Math.min(this.text.scrollHeight, most)}px`);
-    this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
+    if (this.text.scrollHeight > most) this.text.style.setProperty("overflow-y", "auto");
   }
 
   /** Loads the draft of the conversation; a draft started before it had an id is kept. */

@@ -5,7 +5,6 @@ import { ScrollFollower } from "./scroll_follower.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { moveChoice } from "../panels/models.js";
 import { fetchLog, inOrder, replay } from "./run_log.js";
-import { RunView } from "./run_view.js";
 import { windowSize } from "../terminal/window_size.js";
 import { welcome } from "./welcome.js";
 import { t } from "../dom/texts.js";
@@ -15,6 +14,7 @@ const PAGE = 20, // runs that are loaded at a time
 
 export class Conversation {
   #page;
+  #RunView = null; // its code, which comes after the first screen
   #runs = new Map();
   #pending = []; // views of messages that the server has not confirmed yet
   #list = h("div", { class: "runs" });
@@ -71,7 +71,7 @@ export class Conversation {
     }
     fill(this.#head, h("p", { class: "opening faint" }, t("conversation.loading")));
     try {
-      const log = await fetchLog(session, { runs: PAGE });
+      const [log] = await Promise.all([fetchLog(session, { runs: PAGE }), this.prepare()]);
       if (opening !== this.#opening) return;
       fill(this.#head);
       const { title, modes, branches, copies, earlier, usage } = log;
@@ -93,11 +93,24 @@ export class Conversation {
     if (view.ended) this.#updateWorking();
   }
 
+  /** Loads what shows turns. Raises Error. */
+  async prepare() {
+    const parts = [import("./run_view.js"), import("../documents/documents.js")];
+    try {
+      const [{ RunView }, { Documents }] = await Promise.all(parts);
+      this.#RunView = RunView;
+      this.#page.documents ??= new Documents(this.#page);
+    } catch (cause) {
+      throw new Error(t("conversation.not_loaded"), { cause });
+    }
+  }
+
   /** Shows a message before the server confirms it; `confirm` or `fail` follows. */
-  addPending(message) {
+  async addPending(message) {
+    await this.prepare();
     const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
-    const view = new RunView(mine, this.#page);
+    const view = new this.#RunView(mine, this.#page);
     this.#pending.push(view);
     fill(this.#head);
     this.#list.append(view.element);
@@ -152,7 +165,7 @@ export class Conversation {
 
   /** A view of a run that is not part of this list. */
   newView(asked, page) {
-    return new RunView(asked, page);
+    return new this.#RunView(asked, page);
   }
 
   run(id) {
@@ -245,7 +258,7 @@ export class Conversation {
 
   #view(asked, known) {
     known?.begin(asked);
-    const view = known ?? new RunView(asked, this.#page);
+    const view = known ?? new this.#RunView(asked, this.#page);
     this.#runs.set(asked.run, view);
     return view;
   }

@@ -5,6 +5,7 @@
 
 import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
+import { parseJSON } from "../text/json.js";
 
 const ANSWER_MS = 5_000; // a worker that is not there by then is done without
 const PING_MS = 10_000;
@@ -101,18 +102,18 @@ export class Feed {
     this.#heard = true;
     if (left) return this.#follow();
     if (connection) this.#report(connection);
-    for (const event of events) {
-      if (event.type === "state") guarded(this.onEvent, event);
-      else if (turn === this.#following.turn) this.#dispatch(event); // a handler may switch to another session
-    }
+    for (const event of events) // a handler may switch to another session
+      if (event.type === "state" || turn === this.#following.turn) this.#dispatch(event);
   }
 
   /** Advances the cursor before dispatch: an event whose handler throws is not delivered again after a reconnect. */
-  #dispatch({ id, type, data }) {
-    if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });
-    this.#following.cursor = id;
-    const colon = id.lastIndexOf(":");
-    guarded(this.onEvent, { id, type, data, run: id.slice(0, colon), seq: Number(id.slice(colon + 1)) });
+  #dispatch({ id, type, data: text }) {
+    if (id) this.#following.cursor = id;
+    guarded(() => {
+      const data = parseJSON(text);
+      const [run, seq] = id?.split(":") ?? [data.run, 0];
+      this.onEvent({ id, type, data, run, seq: Number(seq) });
+    });
   }
 
   #report({ state, why, ...more }) {

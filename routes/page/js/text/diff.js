@@ -6,8 +6,6 @@ import { escapeText } from "./exact_text.js";
 import { fileLanguage } from "./file_language.js";
 import { t } from "../dom/texts.js";
 
-export { counted } from "./diff_rows.js";
-
 const SHOWN = 24; // rows, before "Show all"
 const MOST = 5_000; // and at a time
 const LONGEST = 4_000; // characters of a line
