@@ -8,7 +8,6 @@ import { guarded } from "../dom/errors.js";
 import { parseJSON } from "../text/json.js";
 
 const PING_MS = 10_000; // a worker that has not answered by then is gone
-const OFFLINE_MS = 2_000;
 
 export class Feed {
   #following = { session: null, cursor: null, turn: 0 };
@@ -26,9 +25,9 @@ export class Feed {
     this.onConnection = onConnection;
     addEventListener("online", () => this.restart());
     addEventListener("offline", () => this.#checkOffline());
-    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pagehide", () => this.close());
     addEventListener("pageshow", ({ persisted }) => persisted && this.#follow());
-    document.addEventListener("visibilitychange", () => document.hidden || this.#post({ seen: true }));
+    document.addEventListener("visibilitychange", () => document.hidden || this.#port?.postMessage({ seen: true }));
   }
 
   /** Listen to a session (or to none) from behind `cursor` on (`run_x:17`, or null). */
@@ -43,17 +42,8 @@ export class Feed {
   }
 
   close() {
-    this.#following.turn++;
-    this.#leave();
-  }
-
-  #post(message) {
-    this.#port?.postMessage(message);
-  }
-
-  #leave() {
     clearInterval(this.#pings);
-    this.#post({ bye: true });
+    this.#port?.postMessage({ bye: true });
     this.#port?.close();
     this.#port = null;
   }
@@ -67,11 +57,11 @@ export class Feed {
     }
     const identity = JSON.stringify(who);
     if (!this.#port || identity !== this.#identity) this.#join(identity);
-    this.#post({ who, follow: this.#following, seen: !document.hidden });
+    this.#port.postMessage({ who, follow: this.#following, seen: !document.hidden });
   }
 
   #join(identity) {
-    this.#leave();
+    this.close();
     this.#identity = identity;
     const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#ping()));
     port.onmessage = ({ data }) => this.#hear(port, data);
@@ -82,10 +72,10 @@ export class Feed {
   #ping() {
     if (this.#heard) {
       this.#heard = false;
-      return this.#post({});
+      return this.#port.postMessage({});
     }
     this.#alone ||= !this.#answered; // without workers, or there may be another one
-    this.#leave();
+    this.close();
     this.#follow();
   }
 
@@ -129,7 +119,7 @@ export class Feed {
   /** The browser says so at once; a server on this machine is still there. */
   async #checkOffline() {
     try {
-      await get("/livez", { wait_ms: OFFLINE_MS });
+      await get("/livez", { wait_ms: 2_000 });
     } catch {
       if (!navigator.onLine) this.onConnection("lost", { offline: true });
     }
@@ -149,11 +139,9 @@ function sharedPort(identity, failed) {
   return worker.port;
 }
 
+/** The port of a hub in the page itself. */
 function ownPort() {
   const { port1, port2 } = new MessageChannel();
-  import("./hub.js").then(
-    ({ admit }) => admit(port2),
-    () => null, // the pings find out, and it is tried again
-  );
+  import("./hub.js").then(({ admit }) => admit(port2)).catch(() => null); // a ping finds out, and it is tried again
   return port1;
 }

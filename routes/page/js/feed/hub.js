@@ -55,7 +55,7 @@ class Hub {
 
   constructor(who) {
     this.#who = who;
-    setInterval(() => this.#check(), CHECK_MS);
+    setInterval(() => this.#check(SILENCE_TIMEOUT_MS), CHECK_MS);
   }
 
   /** A message of a window: `{follow, seen}`, `{seen}`, `{bye}`, or a ping. */
@@ -65,7 +65,7 @@ class Hub {
     else window.port.postMessage({ left: !this.#windows.has(window) });
     if (!seen || !this.#windows.has(window)) return;
     window.seenAt = Date.now();
-    this.#abortIfSilent(WAKE_TIMEOUT_MS);
+    this.#check(WAKE_TIMEOUT_MS);
     this.#turns.wake();
     const isFollowed = this.#places.some((place) => place.windows.has(window));
     if (window.following.session && !window.refused && !isFollowed) this.#renew();
@@ -93,13 +93,9 @@ class Hub {
     this.#open?.abort();
   }
 
-  #check() {
-    this.#abortIfSilent(SILENCE_TIMEOUT_MS);
+  #check(silent_ms) {
+    if (Date.now() - this.#receivedAt > silent_ms) this.#abort();
     for (const window of this.#windows) if (Date.now() - window.heard > GONE_MS) this.#remove(window);
-  }
-
-  #abortIfSilent(most_ms) {
-    if (Date.now() - this.#receivedAt > most_ms) this.#abort();
   }
 
   /** Begins another attempt; what is open delivers until then. */
@@ -166,7 +162,8 @@ class Hub {
     // Requests of one address wait for each other where answers might be kept.
     const options = { headers, signal: abort.signal, cache: "no-store" };
     const response = await fetch(`/events${sessions && "?"}${sessions}`, options);
-    if (!response.ok) throw await refusal(response);
+    const { error } = response.ok ? {} : ((await response.json().catch(() => null)) ?? {});
+    if (!response.ok) throw Object.assign(new Error(), error, { status: response.status });
     this.#open?.abort();
     [this.#open, this.#opening] = [abort, null];
     this.#places = places;
@@ -223,11 +220,6 @@ class Hub {
       window.port.postMessage({ connection: { state, ...more } });
     }
   }
-}
-
-async function refusal(response) {
-  const { error = {} } = (await response.json().catch(() => null)) ?? {};
-  return Object.assign(new Error(error.message), { status: response.status, code: error.code });
 }
 
 /** The state with the rows that it only names. */
