@@ -45,7 +45,7 @@ from app.core.events import (
 from app.core.helper_events import HelperFinished, HelperStarted
 from routes.terminal.approval_text import answer, preview_lines, question
 from routes.terminal.rendering.figures import cost, duration, size, speed
-from routes.texts import text
+from routes.texts import ENGLISH, table, text
 from routes.texts.exact import one_line
 from tools.base.patterns import lazy_pattern
 
@@ -66,9 +66,7 @@ STOPPED = lazy_pattern(
     r"\AThis call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?"
 )
 # The server's own lines in the text of a process's result.
-FRAMING = lazy_pattern(
-    r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$"
-)
+FRAMING = lazy_pattern(r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$")
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -291,7 +289,8 @@ class View:
                 unread = f" {text('terminal.run.unread')}" if self._unread else ""
                 return self._block(Text(f"■ {text('terminal.run.stopped')}{unread}", "yellow"))
             case RunFinished(reason=reason) if reason != "answered":
-                ended = text("terminal.run.early", reason=printable(reason).replace("_", " "))
+                known = f"run.ended.{reason}"
+                ended = text(known) if known in table(ENGLISH) else text("run.ended", reason=printable(reason))
                 return self._block(Text(f"■ {ended}", "yellow"))
             case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
                 counts = f"{text('terminal.rounds', count=rounds)}, {text('terminal.calls', count=calls)}"

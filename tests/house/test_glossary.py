@@ -44,7 +44,7 @@ DOCUMENTS = ("docs/page.md", "docs/terminal.md")
 
 @pytest.mark.parametrize("language", languages())
 def test_a_thing_has_one_name(language: str) -> None:
-    found = {}
+    found: dict[str, str] = {}
     for key, given in table(language).items():
         if key in EXCEPTIONS[language]:
             continue
@@ -55,6 +55,12 @@ def test_a_thing_has_one_name(language: str) -> None:
 
 def test_the_exceptions_are_there() -> None:
     assert not [key for language, keys in EXCEPTIONS.items() for key in keys if key not in table(language)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_document_of_the_surfaces_has_the_same_words(document: str) -> None:
+    prose = re.sub(r"`[^`]*`|\([^)\s]*\)", " ", (ROOT / document).read_text())
+    assert not wrong_words(prose, "en"), "use the word of the glossary"
 
 
 @pytest.mark.parametrize(

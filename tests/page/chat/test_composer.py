@@ -107,8 +107,6 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await box.fill("/")
         await box.press("Escape")  # closes the commands
         await expect(page.get_by_role("listbox")).to_be_hidden()
-        await box.press("Escape")
-        await expect(page.get_by_text("Press Esc again to stop")).to_be_visible()
         assert len(await served.services.runs.of("local")) == 1
         await box.press("Escape")
         await expect(page.get_by_text("Stopped.")).to_have_count(3)
@@ -205,7 +203,7 @@ async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_a
         await expect(meaning).to_be_hidden()
         await modes.select_option("auto")
         await expect(meaning).to_contain_text("Commands, the web, MCP servers and the network need no approval.")
-        await expect(meaning).to_contain_text("Still asked for: files that your own programs would run")
+        await expect(meaning).to_contain_text("You are still asked about files that your own programs would run")
         await expect(modes).to_have_accessible_description(re.compile("^Commands, the web, .* stay refused"))
         await page.reload()
         await expect(meaning).to_contain_text("need no approval")

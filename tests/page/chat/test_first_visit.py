@@ -26,7 +26,7 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
     async with serving(tmp_path, None, model_url="embedded:") as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        note = page.get_by_role("region", name="About this model")
+        note = page.get_by_role("region", name="About the demonstration model")
         await expect(note).to_contain_text("is a tiny demonstration model and often wrong.")
         await expect(page.get_by_role("button", name="Send")).to_be_disabled()
         edges = [(await box_of(page.locator(one)))["x"] for one in (".welcome", ".first-visit", ".composer-box")]

@@ -13,7 +13,7 @@ from app.models.scripted import Pause, Scripted
 from tests.support.access.people import port_of
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import STORY_S, Page, browsing, cpu_ms, expect, home, say
-from tests.support.page.windows import until_streams
+from tests.support.page.windows import ALONE, until_streams
 from tests.support.page.wire import wired
 from tests.support.server.serving import serving
 
@@ -77,10 +77,6 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
         await expect(page.get_by_text("Before. After.")).to_have_count(1)
         await expect(page.get_by_text("Next.")).to_have_count(1)
         await expect(page.get_by_text("Connection lost")).to_be_hidden()
-
-
-# As in browsers without shared workers: the page holds a connection of its own, which the test can see and replace.
-ALONE = "delete globalThis.SharedWorker"
 
 
 async def test_windows_without_a_shared_worker_take_turns_and_each_loads(tmp_path: Path) -> None:
@@ -194,9 +190,9 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         [place] = served.services.presence._places["local"]
         # The lid is closed: no timer runs, and the clock on the wall goes on.
         await page.clock.set_system_time(time.time() + 60)
-        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        await place.wait_left()
-        await expect(page.get_by_text("Connected")).to_be_visible()
+        async with page.expect_response("**/events*"):
+            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            await place.wait_left()
         [place] = served.services.presence._places["local"]
         await page.clock.set_system_time(time.time() + 120)
         async with page.expect_response("**/events*"):

@@ -104,7 +104,7 @@ async def in_two_tabs(page: Page, other: Page) -> None:
     area = far.get_by_role("textbox", name="Text")
     await area.fill("Mine.")
     await area.press("Control+s")
-    await expect(far.get_by_text("Saving again keeps your text")).to_be_visible()
+    await expect(far.get_by_text("Save again to keep your text")).to_be_visible()
     await expect(far.locator(".diff")).to_contain_text("rice")
     await far.get_by_role("button", name="Save").click()
     await expect(pane.get_by_text("Mine.")).to_be_visible()

@@ -41,7 +41,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(button).to_have_text("Background jobs")
         await choose(page, "Background jobs")
         panel = page.get_by_role("complementary", name="Background jobs")
-        await expect(panel.get_by_text("A job is a command that runs in the background")).to_be_visible()
+        await expect(panel.get_by_text("A background job is a command that goes on")).to_be_visible()
 
         await say(page, "Do the first in the background.")
         running = panel.get_by_role("list", name="Running").get_by_role("listitem")
@@ -77,7 +77,8 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await expect(button).to_have_text("Background jobs")
         await _has_ended(card)
         await ended.first.locator("summary").click()
-        await expect(ended.first.get_by_role("group", name="Last lines of the background job")).to_contain_text("<b>last</b>")
+        tail = ended.first.get_by_role("group", name="Last lines of the background job")
+        await expect(tail).to_contain_text("<b>last</b>")
         await shot(page, "jobs-ended")
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("button", name="Menu")).to_be_focused()

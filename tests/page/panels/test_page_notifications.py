@@ -84,7 +84,7 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Remove it").click()
         await expect(page.get_by_text("Last deliveries")).to_have_count(0)
         await page.get_by_label("Address").fill(there.url)
-        await page.get_by_label("The address gets").select_option("ntfy")
+        await page.get_by_label("Format").select_option("ntfy")
         await page.get_by_role("button", name="Add webhook").click()
         await page.get_by_role("button", name="Test 127.0.0.1").click()
         assert (await there.got(3))[2].headers["title"] == "This is a test."
@@ -211,7 +211,7 @@ async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:
         await page.add_init_script(NOTICES)
         await page.goto(home(served))
         await page.get_by_role("button", name="Settings").click()
-        await page.get_by_label("Notify me when a call waits").check()
+        await page.get_by_label("Notify me when an approval waits").check()
         await page.evaluate("window.away = true")
         await say(page, "Fail.")
         await expect(page.locator(".session-state.pulse")).to_be_visible()

@@ -51,7 +51,7 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await panel.get_by_text("Hooks", exact=True).click()
         row = panel.get_by_role("list", name="Hooks").get_by_role("listitem")
         await expect(row).to_have_text("ledgerobserver, after_answer: /bin/false")
-        await expect(panel.locator(".pairs", has_text="Failed calls")).to_have_text("Hooks1Failed calls2Dropped0")
+        await expect(panel.locator(".pairs", has_text="Failed calls")).to_have_text("Hooks1Failed calls2Skipped0")
     assert "Quote the lines." in model.requests[-1].opening()[0].text
     assert "Quote the lines." not in model.requests[0].opening()[0].text
 

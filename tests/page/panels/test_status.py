@@ -60,7 +60,7 @@ async def test_the_tokens_tell_how_much_of_the_prompt_is_that_of_the_request_bef
         await say(page, "Hello")
         await page.get_by_role("group", name="Status").get_by_role("button", name="Context:").click()
         panel = page.get_by_role("complementary", name="Tokens")
-        await expect(panel).to_contain_text("0 % · first request")
+        await expect(panel).to_contain_text("0 % · the first request")
         await say(page, "Again")
         await expect(panel.get_by_text(re.compile(r"^9\d %$"))).to_be_visible()
         await shot(page, "tokens-prefix")

@@ -47,7 +47,7 @@ async def test_a_token_lets_one_tab_in_until_it_is_revoked(tmp_path: Path) -> No
         await sign_in(page, "dgm_wrong")
         await expect(page.get_by_text("This is not a token of this server.")).to_be_visible()
         await sign_in(page, "ключ")
-        await expect(page.get_by_text("This is not a valid token")).to_be_visible()
+        await expect(page.get_by_text("This is not a token")).to_be_visible()
         await sign_in(page, token)
         await say(page, "Tell me something.")
         await expect(page.get_by_text("A secret answer.")).to_be_visible()
@@ -107,7 +107,7 @@ async def test_a_token_in_the_address_is_not_taken(tmp_path: Path) -> None:
             page = await browser.page()
             page.on("request", partial(heard, asked))
             await page.goto(f"{home(served).rstrip('/')}{place}")
-            await expect(page.get_by_text("A token in the address is ignored")).to_be_visible()
+            await expect(page.get_by_text("A token in the address is not used")).to_be_visible()
             assert token not in page.url
             assert not [url for url in asked[1:] if token in url]
 

@@ -9,6 +9,8 @@ from tests.support.page.engines import Window
 from tests.support.server.feeding import begin
 from tests.support.server.serving import Served
 
+# As in browsers without shared workers: the page's connection is one of its own, which Playwright can see and change.
+ALONE = "delete globalThis.SharedWorker"
 OPEN = "document.querySelector('.status-link')?.dataset.state === 'open'"
 
 

@@ -128,7 +128,9 @@ async def terminal(
     termios.tcsetwinsize(ours, (lines, columns))
     loop = asyncio.get_running_loop()
     try:
-        async with started_on(theirs, *arguments, environ=environment(home) | {"TERM": term} | (variables or {})) as process:
+        async with started_on(
+            theirs, *arguments, environ=environment(home) | {"TERM": term} | (variables or {})
+        ) as process:
             os.close(theirs)
             made = Terminal(process, ours, columns, lines)
             loop.add_reader(ours, made.read)

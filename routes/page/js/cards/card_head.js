@@ -61,7 +61,7 @@ export class CardHead {
   show(state, words) {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
-    const had = document.activeElement;
+    const had = document.activeElement; // hiding must not lose the focus
     this.stop.hidden = state !== "running" || !this.mayStop;
     if (this.answer) this.answer.hidden = state !== "waiting";
     if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true });

@@ -5,8 +5,9 @@
 
 import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
+import { parseJSON } from "../text/json.js";
 
-const ANSWER_MS = 5_000; // a worker that is not there by then is done without
+const ANSWER_MS = 5_000; // a worker that is not there by then is done without, until it is
 const PING_MS = 10_000;
 const OFFLINE_MS = 2_000;
 
@@ -17,6 +18,7 @@ export class Feed {
   #heard = true; // since it was joined, or since the last ping
   #pinged = false;
   #alone = !("SharedWorker" in globalThis);
+  #late = null; // the port of a worker that has not answered in time
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
@@ -70,19 +72,21 @@ export class Feed {
 
   #join(identity) {
     this.#leave();
+    this.#late = null;
     this.#identity = identity;
-    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port)));
+    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port, null)));
     port.onmessage = ({ data }) => this.#hear(port, data);
     this.#heard = this.#pinged = false;
     if (!this.#alone) setTimeout(() => this.#giveUp(port), ANSWER_MS);
   }
 
   /** The worker has not answered at all. */
-  #giveUp(port) {
+  #giveUp(port, late = port) {
     if (port !== this.#port || this.#heard) return;
     this.#alone = true;
     this.#port = null;
     this.#follow();
+    this.#late = late;
   }
 
   #ping() {
@@ -97,22 +101,29 @@ export class Feed {
   }
 
   #hear(port, { events = [], turn, connection, left }) {
+    if (port === this.#late) {
+      this.#leave();
+      this.#port = port;
+      this.#alone = false;
+      this.#late = null;
+      return this.#follow();
+    }
     if (port !== this.#port) return;
     this.#heard = true;
     if (left) return this.#follow();
     if (connection) this.#report(connection);
-    for (const event of events) {
-      if (event.type === "state") guarded(this.onEvent, event);
-      else if (turn === this.#following.turn) this.#dispatch(event); // a handler may switch to another session
-    }
+    for (const event of events) // a handler may switch to another session
+      if (event.type === "state" || turn === this.#following.turn) this.#dispatch(event);
   }
 
   /** Advances the cursor before dispatch: an event whose handler throws is not delivered again after a reconnect. */
-  #dispatch({ id, type, data }) {
-    if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });
-    this.#following.cursor = id;
-    const colon = id.lastIndexOf(":");
-    guarded(this.onEvent, { id, type, data, run: id.slice(0, colon), seq: Number(id.slice(colon + 1)) });
+  #dispatch({ id, type, data: text }) {
+    if (id) this.#following.cursor = id;
+    guarded(() => {
+      const data = parseJSON(text);
+      const [run, seq] = id?.split(":") ?? [data.run, 0];
+      this.onEvent({ id, type, data, run, seq: Number(seq) });
+    });
   }
 
   #report({ state, why, ...more }) {

@@ -7,6 +7,7 @@
  */
 
 import { EventReader } from "./sse.js";
+import { parseJSON } from "../text/json.js";
 import { Turns } from "./turns.js";
 
 const MIN_BACKOFF_MS = 500,
@@ -29,7 +30,7 @@ export class Hubs {
 
   admit(port) {
     let hub = null;
-    const window = { port, places: [], fresh: true };
+    const window = { port, fresh: true }; // until it has had the whole state
     port.onmessage = ({ data }) => {
       window.heard = Date.now();
       if (data.who) {
@@ -95,7 +96,8 @@ class Hub {
     this.#abortIfSilent(WAKE_TIMEOUT_MS);
     this.#pauseEnds();
     this.#turns.wake();
-    if (!window.refused && !this.#places.some((place) => place.windows.has(window))) this.#renew();
+    const isFollowed = this.#places.some((place) => place.windows.has(window));
+    if (window.following.session && !window.refused && !isFollowed) this.#renew();
   }
 
   #check() {
@@ -181,9 +183,9 @@ class Hub {
     const headers = { ...this.#who, ...(cursors && { "last-event-id": cursors }) };
     this.#turns.take(() => abort.abort());
     const late = setTimeout(() => abort.abort(), ANSWER_TIMEOUT_MS);
-    const response = await fetch(`/events${sessions && "?"}${sessions}`, { headers, signal: abort.signal }).finally(
-      () => clearTimeout(late),
-    );
+    // Requests of one address wait for each other where answers might be kept.
+    const options = { headers, signal: abort.signal, cache: "no-store" };
+    const response = await fetch(`/events${sessions && "?"}${sessions}`, options).finally(() => clearTimeout(late));
     if (!response.ok) throw await refusal(response);
     this.#open?.abort();
     this.#open = abort;
@@ -193,7 +195,7 @@ class Hub {
     this.#tell("open");
     try {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      const events = new EventReader(),
+      const events = new EventReader((text) => text),
         rows = {};
       while (true) {
         const { value, done } = await reader.read();
@@ -206,45 +208,45 @@ class Hub {
     }
   }
 
-  /** Sends each window its share of the events, as one message. */
+  /** Sends each window its share of the events, as one message; their data as text, in which numbers are exact. */
   #deliver(events, places, rows) {
     const shares = new Map();
     const give = (windows, event) => {
-      for (const window of windows) shares.set(window, [...(shares.get(window) ?? []), event]);
+      for (const window of windows) (shares.get(window) ?? shares.set(window, []).get(window)).push(event);
     };
     for (const event of events) {
       const { id, type, data } = event;
-      const slash = id?.indexOf("/") ?? -1;
-      const place = places[type === "session.refused" ? data.place : id ? Number(id.slice(0, Math.max(0, slash))) : -1];
-      if (type === "state") this.#giveState(withKnownRows(data, rows), give);
-      else if (type === "session.refused") this.#refusePlace(place, data);
-      else if (place) {
-        const cursor = id.slice(slash + 1);
-        for (const window of place.windows) window.following.cursor = cursor;
-        give(place.windows, { ...event, id: cursor });
+      if (type === "state") this.#giveState(withKnownRows(parseJSON(data), rows), give);
+      else if (type === "session.refused") this.#refusePlace(places, parseJSON(data));
+      else if (id) {
+        const [cursor, at = 0] = id.split("/").reverse();
+        const windows = places[at]?.windows ?? [];
+        for (const window of windows) window.following.cursor = cursor;
+        give(windows, { ...event, id: cursor });
         this.#delivered = true;
-      } else for (const { session, windows } of places) if (session === (data.session ?? session)) give(windows, event);
+      } else {
+        const about = parseJSON(data).session;
+        for (const { session, windows } of places) if (session === about) give(windows, event);
+      }
     }
     for (const [window, share] of shares) window.port.postMessage({ turn: window.following.turn, events: share });
   }
 
   /** Windows get what has changed; those that are new all of it, once it was read for them. */
   #giveState(state, give) {
-    const changed = {};
-    for (const [name, value] of Object.entries(state)) {
-      const json = JSON.stringify(value);
-      if (this.#state[name] !== json) changed[name] = value;
-      this.#state[name] = json;
-    }
+    const news = Object.entries(state).map(([name, value]) => [name, JSON.stringify(value)]);
+    const changed = news.filter(([name, json]) => this.#state[name] !== json);
+    Object.assign(this.#state, Object.fromEntries(news));
     const [fresh, known] = [[], []];
     for (const window of this.#windows) (window.fresh ? fresh : known).push(window);
-    if (Object.keys(changed).length) give(known, { id: null, type: "state", data: changed });
+    if (changed.length) give(known, stateEvent(changed));
     if (!("me" in state)) return; // not the first of a connection
-    give(fresh, { id: null, type: "state", data: state });
+    give(fresh, stateEvent(news));
     for (const window of fresh) window.fresh = false;
   }
 
-  #refusePlace({ windows }, { code, message }) {
+  #refusePlace(places, { place, code, message }) {
+    const { windows } = places[place];
     for (const window of windows) window.refused = true;
     this.#tell("refused", { why: { status: code === "not_found" ? 404 : 400, code, message } }, windows);
   }
@@ -264,6 +266,10 @@ class Hub {
 async function refusal(response) {
   const { error = {} } = (await response.json().catch(() => null)) ?? {};
   return Object.assign(new Error(error.message), { status: response.status, code: error.code });
+}
+
+function stateEvent(fields) {
+  return { id: null, type: "state", data: `{${fields.map(([name, json]) => `"${name}":${json}`).join()}}` };
 }
 
 /** The state with the rows that it only names. */

@@ -225,13 +225,17 @@ async def test_the_feed_is_one_of_the_streams_that_a_person_may_have_and_needs_n
 async def test_who_came_without_a_token_is_shown_out_once_there_is_one_and_so_is_who_is_revoked(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         async with feeding(served) as feed:
-            assert (await feed.until_state(lambda state: True))["me"] == {"name": "local", "role": "admin"}
+            assert (await feed.until_state(lambda state: True))["me"] == {
+                "name": "local",
+                "role": "admin",
+                "approval": "sandboxed",
+            }
             admin = await bearer(served, "root", "admin")
             await feed.rest()
         ann = await bearer(served, "ann", "guest")
         async with feeding(served, None, "", **ann) as feed:
             state = await feed.until_state(lambda state: True)
-            assert state["me"] == {"name": "ann", "role": "guest"}
+            assert state["me"] == {"name": "ann", "role": "guest", "approval": "sandboxed"}
             assert "mcp" not in state
             assert (await served.client.delete("/tokens/ann", headers=admin)).status_code == 204
             await feed.rest()
