@@ -95,14 +95,18 @@ function notify(title, body, tag, clicked) {
   }
 }
 
-/** Whether this browser supports notifications, as far as known without asking. */
-const isSupported = () => "Notification" in window && window.isSecureContext;
+/** Why this browser shows none, as far as known without asking; null if it may. */
+export function objection() {
+  if (!window.isSecureContext) return t("notify.insecure");
+  return "Notification" in window ? null : t("notify.unsupported");
+}
+const isSupported = () => objection() === null;
 const isEnabled = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
 
 /** Requests permission after a click. Returns an error message, or null. */
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
-  else if (!isSupported()) return t("notify.unsupported");
+  else if (!isSupported()) return objection();
   else if ((await Notification.requestPermission()) !== "granted") return t("notify.blocked");
   else localStorage.setItem(KEY, "on");
   changes.dispatchEvent(new Event("change"));
