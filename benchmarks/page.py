@@ -24,6 +24,7 @@ from playwright.async_api import Browser, Page
 from benchmarks.page_model import DELTAS, LINES, STEADY, Told
 from tests.support.page.browser import Browsing, browsing, home
 from tests.support.page.chromium import launched
+from tests.support.page.traffic import traffic
 from tests.support.server.serving import Served, serving
 
 ROUNDS = 5
@@ -46,8 +47,6 @@ window.frames_seen = 0;
 const count = () => { window.frames_seen++; requestAnimationFrame(count); };
 requestAnimationFrame(count);
 """
-SIZES = """() => performance.getEntries()
-  .filter((one) => one.entryType === "navigation" || one.name.includes("/page/")).map((one) => one.encodedBodySize)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +120,18 @@ async def gauged(browser: Browsing) -> AsyncGenerator[Gauge, None]:
 
 async def loads(browser: Browsing, address: str) -> None:
     """First load and second, beside the floor."""
-    floors, cold, warm, slow, sizes = list[float](), list[float](), list[float](), list[float](), list[int]()
+    floors, cold, warm, slow = list[float](), list[float](), list[float](), list[float]()
     for _ in range(ROUNDS):
         async with gauged(browser) as gauge:
             await gauge.page.goto(f"{address}/page/icon.svg")
             floors.append(await gauge.page.evaluate("performance.getEntriesByType('navigation')[0].duration"))
         async with gauged(browser) as gauge:
-            await gauge.page.goto(address)
-            cold.append(await gauge.page.evaluate("window.usable"))
-            await gauge.page.wait_for_load_state("load")
-            sizes = await gauge.page.evaluate(SIZES)
+            async with traffic(gauge.page) as seen:
+                await gauge.page.goto(address)
+                cold.append(await gauge.page.evaluate("window.usable"))
+                await gauge.page.wait_for_selector('.status-link[data-state="open"]')
+                await gauge.page.wait_for_selector(".examples li")
+                size, requests = seen.bytes, len(seen.paths)
             await gauge.page.reload()
             warm.append(await gauge.page.evaluate("window.usable"))
         async with gauged(browser) as gauge:
@@ -138,7 +139,7 @@ async def loads(browser: Browsing, address: str) -> None:
             await gauge.page.goto(address)
             slow.append(await gauge.page.evaluate("window.usable"))
     floor, first, second, slowly = median(floors), median(cold), median(warm), median(slow)
-    print(f"{'first load, packed':25}{sum(sizes) / 1000:9.1f} KB in {len(sizes)} files")
+    print(f"{'first load':25}{size / 1000:9.1f} KB in {requests} requests")
     print(f"{'until one can write':25}{'ms':>9}{'ratio':>8}")
     print(f"{'an empty file (floor)':25}{floor:9.0f}{1:8.1f}")
     print(f"{'first load':25}{first:9.0f}{first / floor:8.1f}")

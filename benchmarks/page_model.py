@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from app.core.provider import BaseProvider, CallForm, Finished, ModelRequest, Piece, TextChunk
 from parsing import Call
 
 DELTAS, LINES = 10_000, 100_000
-PER_S = 1_000
+PARAGRAPH, ROWS, FLOOD = 60_000, 1_000, 200_000  # characters of one paragraph, rows of a table, lines of a command
+PER_S, PIECE = 1_000, 4  # pieces a second, and their characters
 STEADY = "steady"
 END = "\n\nThat was all."
 SECTION = """## What was found
@@ -31,9 +32,32 @@ def total(rows: list[int]) -> int:
 | tests | 228 |
 
 """
-# In pieces over some seconds, as a build writes.
-COMMAND = f"for i in $(seq 0 99); do seq -f 'compiling module %.0f of {LINES}' $((i * 1000 + 1)) $((i * 1000 + 1000)); "
-COMMAND += "sleep 0.05; done"
+PROSE = """The quick brown fox jumps over the **lazy** dog, runs `make test`, reads [the log](https://example.com/log) and
+_then_ writes a while in plain words, as much of it as there is in prose, before the next signs come. """
+TABLE = "| number | name | value | note |\n|---|:---|---:|---|\n"
+ROW = "| {0} | name {0} | **{0}** | some `code` and words |\n"
+
+
+def command(lines: int) -> str:
+    """In pieces over some seconds, as a build writes."""
+    thousand = f"seq -f 'compiling module %.0f of {lines}' $((i * 1000 + 1)) $((i * 1000 + 1000))"
+    return f"for i in $(seq 0 {lines // 1000 - 1}); do {thousand}; sleep 0.05; done"
+
+
+def paragraph() -> str:
+    return (PROSE * (PARAGRAPH // len(PROSE) + 1))[:PARAGRAPH]
+
+
+def table() -> str:
+    return TABLE + "".join(ROW.format(number) for number in range(ROWS))
+
+
+STREAMED = {
+    "answer": lambda: (SECTION * (DELTAS * PIECE // len(SECTION) + 1))[: DELTAS * PIECE],
+    "paragraph": paragraph,
+    "table": table,
+}
+COMMANDS = {"command": LINES, "flood": FLOOD}
 
 
 class Told(BaseProvider):
@@ -44,17 +68,14 @@ class Told(BaseProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         last = request.messages[-1]
-        words = last.text
-        if last.role == "user" and "answer" in words:
-            async with aclosing(paced(DELTAS)) as said:
-                async for piece in said:
-                    yield piece
-        elif last.role == "user" and "command" in words:
-            yield Call(0, "bash", {"command": COMMAND}, "native")
+        word = last.text if last.role == "user" else ""
+        if word in COMMANDS:
+            yield Call(0, "bash", {"command": command(COMMANDS[word])}, "native")
             yield Finished("tool_calls")
             return
-        else:
-            yield TextChunk(SECTION)
+        async with aclosing(paced(STREAMED[word]())) if word in STREAMED else aclosing(at_once()) as said:
+            async for piece in said:
+                yield piece
         yield TextChunk(END)
         yield Finished("stop")
 
@@ -66,16 +87,13 @@ class Told(BaseProvider):
         """It holds nothing."""
 
 
-async def paced(count: int) -> AsyncGenerator[TextChunk, None]:
-    """So many pieces of Markdown, about PER_S of them a second."""
-    for number, piece in enumerate(pieces(count)):
+async def paced(text: str) -> AsyncGenerator[TextChunk, None]:
+    """The text in small pieces, about PER_S of them a second."""
+    for number, at in enumerate(range(0, len(text), PIECE)):
         if number % 10 == 0:
             await asyncio.sleep(10 / PER_S)
-        yield TextChunk(piece)
+        yield TextChunk(text[at : at + PIECE])
 
 
-def pieces(count: int) -> Iterator[str]:
-    at = 0
-    for _ in range(count):
-        yield (SECTION * 2)[at : at + 4]
-        at = (at + 4) % len(SECTION)
+async def at_once() -> AsyncGenerator[TextChunk, None]:
+    yield TextChunk(SECTION)

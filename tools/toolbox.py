@@ -28,6 +28,7 @@ _NAMED = 20
 _NAME = 80  # characters of one that a model has made up
 UNKNOWN_TOOL, ARGUMENTS = "unknown_tool", "arguments"  # the refusals of the dispatcher itself
 
+OTHERWISE = " Try another way."
 _NEAREST = 3
 _MOST_NAMED = 6
 _MOST_COMPARED = 500  # names, letter by letter: the loop waits for it
@@ -231,7 +232,7 @@ class Toolbox:
         if isinstance(decision, Refuse):
             yield Result(ok=False, text=decision.reason)
             return
-        result = Result(ok=False, text=f"{call_name} ended without a result. Try another way.")
+        result = _failed(f"{call_name} ended without a result.", OTHERWISE)
         try:
             tool = self._tools[call_name]
             async with aclosing(tool.run(tool.with_paths(arguments, context.workspace), context)) as updates:
@@ -242,10 +243,10 @@ class Toolbox:
                         break
                     yield update
         except ToolFailed as failure:
-            result = Result(ok=False, text=str(failure))
+            result = Result(ok=False, text=str(failure), advice=failure.advice)
         except Exception as error:  # noqa: BLE001 - one of two allowed: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
-            result = Result(ok=False, text=f"{call_name} broke: {shortened(repr(error), 500)}. Try another way.")
+            result = _failed(f"{call_name} broke: {shortened(repr(error), 500)}.", OTHERWISE)
         yield result
 
     async def binding(self, name: str, arguments: Arguments, workspace: Path, secrets: str = "") -> str:
@@ -282,6 +283,10 @@ class Toolbox:
             return f"There are: {', '.join(map(self._named, near))}."
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"There are: {', '.join(names[:_NAMED])}{more}."
+
+
+def _failed(message: str, advice: str) -> Result:
+    return Result(ok=False, text=message + advice, advice=advice)
 
 
 def _near_names(name: str, names: Iterable[str]) -> list[str]:

@@ -104,7 +104,11 @@ class View(_OfModel):
     most_bytes: int = MOST_BYTES  # of pictures and PDFs in one request
     entered: Callable[[CompactedHistory], None] | None = None  # called with the history that the run begins with
     lesson: Lesson | None = None  # in the opening
+    session: str = ""  # it may have met a limit of the model
     _compacted: CompactedHistory | None = None
+
+    async def window(self) -> int:
+        return await self.counter.window(self.session)
 
     async def fit(
         self, conversation: Conversation, tools: Sequence[Tool], plan: RoundPlan, totals: RunTotals
@@ -113,6 +117,7 @@ class View(_OfModel):
 
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
         """
+        self.session = conversation.session
         compacted, room = await self._advanced(conversation, tools)
         if events := await self._summarise(compacted, conversation, room, tools, totals):
             room = self._measured_anew(room)
@@ -120,7 +125,7 @@ class View(_OfModel):
         try:
             trimmed = compacted.fit(room)
         except ContextOverflow:
-            self.counter.doubt()
+            self.counter.doubt(self.session)
             raise
         if trimmed:
             events.append(ContextTrimmed(trimmed.dropped, trimmed.shortened, trimmed.before, trimmed.after))
@@ -252,7 +257,7 @@ class View(_OfModel):
             self.most_bytes = sum(map(attachment_bytes, has_attachments)) // 2
             return len(has_attachments) > 1
         if self.fits_model(fitted):
-            fitted.counter.refused(fitted.counted, refusal.window)
+            fitted.counter.refused(fitted.counted, refusal.window, self.session)
         return True
 
     async def _known(self, conversation: Conversation) -> CompactedHistory:
@@ -272,7 +277,7 @@ class View(_OfModel):
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 
     async def _room(self, new: Sequence[Message], tools: Sequence[Tool]) -> WindowBudget:
-        window = await self.counter.window()  # first: it finds out the model's abilities, which the prompt depends on
+        window = await self.window()  # first: it finds out the model's abilities, which the prompt depends on
         head = self.opening(tools)
         await self.counter.prepare([*head, *new], tools)
         counter = self.counter
@@ -295,7 +300,8 @@ class View(_OfModel):
         totals: RunTotals,
     ) -> list[AgentEvent]:
         """Replace the older half by a summary if one is due. Raises StoreFailed."""
-        message_range = self._due(compacted, conversation.messages, room, self.counter.known_window)
+        window = self.counter.window_of(self.session)
+        message_range = self._due(compacted, conversation.messages, room, window)
         if self.summariser is None or message_range is None:
             return []
         sent = self._sent_range(compacted, conversation, room, tools, message_range)

@@ -128,7 +128,9 @@ class ToolProgress(Struct, frozen=True):
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
-    A call that is stopped with its run ends in this event, too, if it had printed something.
+    `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
+    A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
+    `text` that is for the model alone: people are shown what is before it.
     """
 
     type: ClassVar[str] = "tool.finished"
@@ -138,13 +140,17 @@ class ToolFinished(Struct, frozen=True):
     text: str
     duration_s: float
     exit_code: int | None = None
+    lines: int | None = None
+    bytes: int | None = None
+    advice: str | None = None
 
 
 class ToolRejected(Struct, frozen=True):
     """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought.
 
     `code` is the row of the table of decisions that refused it, as the audit names it without the name of a hook;
-    `unreadable` for a call that could not be parsed. Other rejections, such as that of a person, have none.
+    `unreadable` for a call that could not be parsed. Other rejections, such as that of a person, have none. `advice`
+    is the end of `reason` that is for the model alone; of a person's decision it is the whole.
     """
 
     type: ClassVar[str] = "tool.rejected"
@@ -152,6 +158,7 @@ class ToolRejected(Struct, frozen=True):
     call: str | None = None
     name: str | None = None
     code: str | None = None
+    advice: str | None = None
 
 
 class ToolHanded(Struct, frozen=True):
@@ -250,7 +257,8 @@ class Notice(Struct, frozen=True):
 
     With the code `fallback`, `answered_by` is the model that answers instead of the one that was `wanted`, and `reason`
     says why; with `continued`, the same if another model goes on with the answer. With the code `retry`, `retry_at`
-    (Unix time) is when the model is asked again.
+    (Unix time) is when the model `wanted` is asked again, for the `attempt`th time of at most `attempts`; `reason` is
+    the cause of the failure, absent where the model only limits requests. With `context`, `attempt` is there, too.
     """
 
     type: ClassVar[str] = "notice"
@@ -260,6 +268,8 @@ class Notice(Struct, frozen=True):
     answered_by: str | None = None
     reason: str | None = None
     retry_at: float | None = None
+    attempt: int | None = None
+    attempts: int | None = None
 
 
 class ContextTrimmed(Struct, frozen=True):

@@ -68,11 +68,15 @@ class PictureChunk(Struct, frozen=True):
 
 
 class ProviderNotice(Struct, frozen=True):
-    """A message for the person while the model has not answered yet: it becomes a Notice."""
+    """A message for the person while the model has not answered yet: it becomes a Notice, with the same fields."""
 
     code: str
     message: str
     retry_at: float | None = None
+    wanted: str | None = None
+    reason: str | None = None
+    attempt: int | None = None
+    attempts: int | None = None
 
 
 class FallbackUsed(Struct, frozen=True):
@@ -105,7 +109,7 @@ class ProviderFailed(Exception):
     """The model's server could not answer. The message says what to do next.
 
     `status` is that of its HTTP answer, if there was one, `retry_after_s` the time that it asks to wait. `successor`:
-    another model can go on with the answer, which broke off.
+    another model can go on with the answer, which broke off. `cause` says in a few words what is wrong, without advice.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class ProviderFailed(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         successor: FallbackUsed | None = None,
+        cause: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -127,6 +132,7 @@ class ProviderFailed(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.successor = successor
+        self.cause = cause
 
 
 ReadFile = Callable[[str], Awaitable[bytes]]

@@ -81,7 +81,7 @@ class CallKnowledge(Struct, frozen=True):
 
     async def search(self, query: str, folder: Sequence[str], limit: int) -> FoundPassages:
         if not query.strip():
-            raise ToolFailed("query is empty: give the words or the question to search for.")
+            raise ToolFailed("query is empty", ": give the words or the question to search for.")
         indexer, place = self.knowledge.indexer, str(self.own)
         await indexer.catch_up()
         below = self._prefix + "/".join((*folder, ""))
@@ -90,7 +90,7 @@ class CallKnowledge(Struct, frozen=True):
             hits = await self.knowledge.search(query, reach, self.labels.labels if self.labels else NO_LABELS)
             return await self._shown(hits, limit, sum(indexer.pending.get(one, 0) for one in reach.places))
         except StoreFailed as failure:
-            raise ToolFailed(f"{failure} {OTHERWISE}") from None
+            raise ToolFailed(f"{failure}", f" {OTHERWISE}") from None
 
     @property
     def _prefix(self) -> str:

@@ -142,7 +142,8 @@ class Guards(Struct):
             return finished, (verdict.usage,)
         if verdict.safe is False:
             self._record(conversation, finished.name, "withhold", why=WITHHELD, by=SCREEN, call=finished.call)
-            return replace(finished, ok=False, text=WITHHELD), (verdict.usage, Notice(SCREEN, WITHHELD))
+            withheld = replace(finished, ok=False, text=WITHHELD, lines=None, bytes=None)
+            return withheld, (verdict.usage, Notice(SCREEN, WITHHELD))
         self._unscreened = True
         why = f"A result of {finished.name} was not screened: the judge {verdict.why}. "
         why += "Calls with side effects are refused for the rest of this run."

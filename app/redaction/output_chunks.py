@@ -22,7 +22,7 @@ Read = Callable[[int, int], Awaitable[OutputSlice]]
 class OutputPart(Struct, frozen=True):
     """`text` begins at `start`, which is later than requested if that part was dropped; `next` is the next position.
 
-    `characters` is where the output ends so far. `done`: the output ends at `next`.
+    `characters` is where the output ends so far. `done`: the output ends at `next`. `missing`: lines that were dropped.
     """
 
     text: str
@@ -31,6 +31,7 @@ class OutputPart(Struct, frozen=True):
     characters: int
     lines: int
     done: bool
+    missing: int = 0
 
 
 class Source(Struct, frozen=True):
@@ -51,9 +52,10 @@ class Source(Struct, frozen=True):
         margin = max(map(margin_of, self.redactors), default=0)
         here = await self.read(after, self.piece + margin * self.widest)
         start, text = here.start, here.text
-        before = ""
+        before, missing = "", here.missing
         if start > after:  # in the middle of a line, which may begin with the end of a secret
             skipped = (text.find("\n", 0, margin) + 1) or min(margin, len(text))
+            missing += text.count("\n", 0, skipped)
             start, text = start + self.size(text[:skipped]), text[skipped:]
         elif start:
             before = await self._before(start, margin * self.widest)
@@ -70,6 +72,7 @@ class Source(Struct, frozen=True):
             characters=here.total,
             lines=lines,
             done=self.ended and behind >= here.total,
+            missing=missing,
         )
 
     async def _before(self, start: int, size: int) -> str:

@@ -21,9 +21,9 @@ LEFT_OUT = frozenset({events.ToolProgress.type, events.LabelsAdded.type, events.
 # Fields that depend on times, on the machine, or on what was used before.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
-    events.ToolFinished.type: ("duration_s",),
+    events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice"),
     events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
-    events.ToolRejected.type: ("code",),  # the reason says it; earlier logs have none
+    events.ToolRejected.type: ("code", "advice"),  # the reason says them; earlier logs have none
     events.Notice.type: ("retry_at",),
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",

@@ -27,7 +27,6 @@ from app.core.events import (
     RunStarted,
     TextReclassified,
     ToolFinished,
-    ToolRejected,
 )
 from app.core.messages import Message
 from app.core.provider import (
@@ -61,6 +60,7 @@ from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
 from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
+from app.transcript.reply_calls import rejection
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_request import SPEAKER
 from app.transcript.run_totals import RunTotals
@@ -68,6 +68,7 @@ from app.transcript.timings import TOOLS, RequestTimes
 from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
+from tools.base.advice import advice_of
 from tools.toolbox import Toolbox
 
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
@@ -75,7 +76,7 @@ CONTEXT = "model_context"  # the code of a refusal
 MOST_REFUSALS = 4
 CHANGED = "The model does not read an earlier reply as it wrote it: {why}."
 HIDDEN = "a secret in it is [redacted]"
-REFUSED = "The model's server refused the prompt as too long. It is asked again with a shorter one."
+REFUSED = "The prompt was too long for {model}. Shortening the conversation and trying again (attempt {attempt})."
 BEGINS_TOO_OFTEN = f"The answer begins a call, or seems to, more than {MOST_BEGINNINGS:,} times and was cut there."
 STANDS_IN = "Another model stands in, which can read less: it is asked with a shorter prompt."
 
@@ -194,9 +195,11 @@ class Agent(Struct):
         conversation.logged_starts = left.started
         for call in left.unknown:
             conversation.answer(call, INTERRUPTED)
-            await context.emit(ToolFinished(call.id, call.name, ok=False, text=INTERRUPTED, duration_s=0.0))
+            advice = advice_of(INTERRUPTED)
+            event = ToolFinished(call.id, call.name, ok=False, text=INTERRUPTED, duration_s=0.0, advice=advice)
+            await context.emit(event)
         for dropped, name in left.dropped.items():
-            await context.emit(ToolRejected(BROKEN_OFF, dropped, name))
+            await context.emit(rejection(BROKEN_OFF, dropped, name))
         if left.characters:
             self.unmetered = left.characters
         if left.reply is not None and not left.reply.cut:
@@ -208,7 +211,7 @@ class Agent(Struct):
             self.totals.rounds -= left.asked
             return left.asked
         for call in left.calls.calls:
-            await context.emit(ToolRejected(BROKEN_OFF, call.id, call.name or None))
+            await context.emit(rejection(BROKEN_OFF, call.id, call.name))
             conversation.answer(call, BROKEN_OFF)
         self.totals.rounds -= 1
         self.discipline.break_off(broken_off(conversation.messages))
@@ -305,7 +308,7 @@ class Agent(Struct):
         """Answer calls. The client knows already that those in `shown` are refused."""
         refused = unanswered.refused
         for call in (call for call in unanswered.calls if call.id in refused and call.id not in shown):
-            await context.emit(ToolRejected(refused[call.id], call.id, call.name or None))
+            await context.emit(rejection(refused[call.id], call.id, call.name))
         await self.calls.answer(context, unanswered)
         if self.calls.handed:
             self.discipline.wait_for_client()
@@ -348,7 +351,7 @@ class Agent(Struct):
 
     async def _stream_reply(self, context: RunContext, reply: Reply, plan: RoundPlan) -> None:
         """Emit the model's stream. If the server refuses the prompt as too long, request again with a shorter one."""
-        for _ in range(MOST_REFUSALS):
+        for attempt in range(2, MOST_REFUSALS + 2):
             self.scope.check_not_paused()
             if self.scope.labels:
                 await clear_request(self.scope.labels, self.scope.approvals, context.conversation, self.scope.waiting)
@@ -371,14 +374,17 @@ class Agent(Struct):
                 if failure.code != CONTEXT or reply.has_started or not self.view.refused(fitted, failure):
                     raise
                 refusal = failure
-            await context.emit(Notice("context", REFUSED if self.view.fits_model(fitted) else STANDS_IN))
+            fits = self.view.fits_model(fitted)
+            why = REFUSED.format(model=self.provider.model, attempt=attempt) if fits else STANDS_IN
+            await context.emit(Notice("context", why, attempt=attempt if fits else None))
         raise refusal
 
     def _record(self, conversation: Conversation, fitted: Fitted, plan: RoundPlan) -> None:
         if recorder := self.scope.recorder:
             opening = self.view.opening(self.toolbox.offered if plan.tools else ())
             removed = conversation.messages if fitted.events else ()
-            recorder.fitted(fitted, opening, self.provider.call_form, taught=plan.tools, removed=removed)
+            form, window = self.provider.call_form, fitted.counter.window_of(conversation.session)
+            recorder.fitted(fitted, opening, form, window=window, taught=plan.tools, removed=removed)
 
     async def _request(self, context: RunContext, reply: Reply, fitted: Fitted, times: RequestTimes) -> None:
         """Make one request; `times` are those of its preparation.

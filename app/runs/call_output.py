@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from app.storage.audit import AuditRow
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.run_request import NotFound
-from tools.base.output_buffer import OutputSlice
+from tools.base.output_buffer import OutputSlice, lines_of
 from tools.base.screen import Window
 
 
@@ -31,7 +32,7 @@ class CallOutput(Struct, frozen=True):
             return await written.part(after)
         logged = await self._logged(run, call)
         if finished := logged.get(ToolFinished.type):
-            return await self._finished(run.session, call, finished["text"], after)
+            return await self._finished(run.session, finished, after)
         return OutputPart("", after, after, after, 0, done=run.ended is not None)
 
     async def stop(self, run: RunRow, call: str) -> bool:
@@ -85,7 +86,8 @@ class CallOutput(Struct, frozen=True):
             raise NotFound(f"Run {run.id} has begun no call {call[:80]!a}. GET /runs/{{id}}/events lists its calls.")
         return logged
 
-    async def _finished(self, session: str, call: str, text: str, after: int) -> OutputPart:
+    async def _finished(self, session: str, finished: Mapping[str, Any], after: int) -> OutputPart:
+        call, text = str(finished["call"]), str(finished["text"])
         lines = await self.store.written_lines(session, call)
 
         async def read(offset: int, size: int) -> OutputSlice:
@@ -94,15 +96,10 @@ class CallOutput(Struct, frozen=True):
             part = await self.store.written(session, call, offset, size)
             return stretch(part.text, offset, part.characters) if part else stretch("", 0, 0)
 
-        count = lines_of(text) if lines is None else lines
+        count = finished.get("lines") or (lines_of(text) if lines is None else lines)
         return await Source(read, (self.redactor,), ended=True).part(after, count)
 
 
 def stretch(text: str, offset: int, total: int) -> OutputSlice:
     start = min(offset, total)
     return OutputSlice(start, text, total, start + len(text) < total)
-
-
-def lines_of(text: str) -> int:
-    """An unfinished one included."""
-    return text.count("\n") + (not text.endswith("\n") if text else 0)

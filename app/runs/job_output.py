@@ -32,7 +32,8 @@ class JobOutput(Struct, frozen=True):
             lines = max(lines, part.lines)
             whole = ended and part.end == part.bytes
             text = decoded(part.data, whole=whole)
-            return OutputSlice(part.start, text, part.bytes, len(part.data) == size and part.end < part.bytes)
+            more = len(part.data) == size and part.end < part.bytes
+            return OutputSlice(part.start, text, part.bytes, more, part.missing)
 
         source = Source(read, (self.redactor,), ended, size_of, WIDEST)
         part = await source.part(after, 0)

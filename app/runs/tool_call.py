@@ -23,7 +23,6 @@ from app.memory.call_memory import CallMemory
 from app.policy.questions import Questions
 from app.policy.secret_rights import bound_to
 from app.runs.emitter import Emit, Emitter
-from app.runs.live_outputs import LiveOutput
 from app.runs.run_scope import ParentCall, RunScope, both
 from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
@@ -180,18 +179,28 @@ class ToolCall(Struct, frozen=True):
                     result = stopped_by_person(written.output, time.monotonic() - started)
             finally:
                 if result := result or stopped(written.output):
-                    outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started, raw_of(written))
+                    outcomes[call.id] = self._outcome(cleared, result, time.monotonic() - started, written.output)
 
-    def _outcome(self, cleared: PermittedCall, result: Result, duration_s: float, raw: str | None) -> Outcome:
+    def _outcome(
+        self, cleared: PermittedCall, result: Result, duration_s: float, output: OutputBuffer | None
+    ) -> Outcome:
         call, text, duration_s = cleared.call, cleared.note + result.text, round(duration_s, 3)
         finished = ToolFinished(
-            call.id, name=call.name, ok=result.ok, text=text, duration_s=duration_s, exit_code=result.exit_code
+            call.id,
+            name=call.name,
+            ok=result.ok,
+            text=text,
+            duration_s=duration_s,
+            exit_code=result.exit_code,
+            advice=result.advice or None,
         )
+        if output and output.bytes > self.scope.results.characters:
+            finished = replace(finished, lines=output.lines, bytes=output.bytes)
         tool = self.scope.toolbox.tool(call.name)
         untrusted = result.untrusted or (tool is not None and tool.untrusted)
         if self.scope.labels and result.labels:
             self.scope.labels.state(call, result.labels)
-        return Outcome(finished, untrusted, raw, [file_of(data) for data in result.pictures])
+        return Outcome(finished, untrusted, raw_of(output), [file_of(data) for data in result.pictures])
 
     def _context(self, running: ToolTime, call: str) -> Context:
         scope = self.scope
@@ -275,8 +284,6 @@ def stopped(output: OutputBuffer | None) -> Result | None:
     return Result(ok=False, text=f"{STOPPED} {PRINTED}\n{printed}") if printed else None
 
 
-def raw_of(written: LiveOutput) -> str | None:
-    if written.output is None:
-        return None
-    raw = written.output.written()
-    return None if raw == written.output.text() else raw
+def raw_of(output: OutputBuffer | None) -> str | None:
+    raw = output.written() if output else None
+    return None if output is None or raw == output.text() else raw

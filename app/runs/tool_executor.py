@@ -30,7 +30,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from app.core.attachments import image_event
-from app.core.events import AgentEvent, ApprovalRequired, ToolFinished, ToolRejected
+from app.core.events import AgentEvent, ApprovalRequired, ToolFinished
 from app.core.messages import AskedCall, unanswered
 from app.core.spans import as_fields
 from app.policy.approvals import resolution_event
@@ -52,7 +52,9 @@ from app.runs.tool_call import Outcome, PermittedCall, Siblings, ToolCall
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client, handed_event
 from app.transcript.conversation import Conversation
+from app.transcript.reply_calls import rejection
 from app.transcript.right_form import as_command, right_form
+from tools.base.advice import advice_of
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT
@@ -223,12 +225,12 @@ class ToolExecutor(Struct):
         if self.scope.recorder:
             self.scope.recorder.decided(call, decision, self.scope.gate.policy)
 
-    async def _refuse(self, context: RunContext, call: AskedCall, reason: str) -> None:
-        await context.emit(ToolRejected(reason, call.id, call.name))
+    async def _refuse(self, context: RunContext, call: AskedCall, reason: str, advice: str = "") -> None:
+        await context.emit(rejection(reason, call.id, call.name, advice=advice))
         context.conversation.answer(call, reason)
 
     async def _refuse_by_row(self, context: RunContext, call: AskedCall, decision: Refuse) -> None:
-        await context.emit(ToolRejected(decision.reason, call.id, call.name, code_of(decision)))
+        await context.emit(rejection(decision.reason, call.id, call.name, code_of(decision)))
         shown = self._right_form(call, decision.intended) if decision.intended else ""
         context.conversation.answer(call, decision.reason + shown)
 
@@ -351,7 +353,8 @@ class ToolExecutor(Struct):
         if not resolved:
             await context.emit(resolution_event(row))
         if row.state != "approved":
-            await self._refuse(context, call, denial_of(row))
+            reason = denial_of(row)
+            await self._refuse(context, call, reason, reason)  # the event of the decision is for people
             return
         if row.scope == "always":
             await self._follow_permissions()
@@ -437,9 +440,13 @@ class ToolExecutor(Struct):
             self.scope.gate.taint()
             finished, screened = await self.scope.guards.screen(finished, self.scope.totals, conversation)
         denial = await self.scope.hooks.after_call(call, finished, conversation) if self.scope.hooks else None
-        finished = self.scope.guards.plain(finished if denial is None else replace(finished, ok=False, text=denial))
+        if denial is not None:
+            finished = replace(finished, ok=False, text=denial, lines=None, bytes=None)
+        finished = self.scope.guards.plain(finished)
         withheld = denial is not None or finished.text == WITHHELD
-        if not withheld:
+        if withheld:
+            finished = replace(finished, advice=advice_of(finished.text) or None)
+        else:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         if marks and untrusted:
             await marks.take_result(call.id, tool, *(() if withheld else (whole, shown)))
@@ -460,6 +467,6 @@ class ToolExecutor(Struct):
         """Return the whole result, without secrets, and the event with as much of it as the model receives."""
         whole = self.scope.guards.plain(conversation.redactor.redact(finished.text))  # before a cut can part a secret
         readable = not isinstance(self.scope.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
-        return whole, replace(
-            finished, text=self.scope.guards.plain(self.scope.results.shown(whole, call, readable=readable))
-        )
+        text, advice = self.scope.results.shown(whole, call, readable=readable)
+        advice = advice or conversation.redactor.redact(finished.advice or "")
+        return whole, self.scope.guards.plain(replace(finished, text=text, advice=advice or None))

@@ -31,14 +31,14 @@ class Results(Struct, frozen=True):
     characters: int = 8000
     read: Read = nothing
 
-    def shown(self, text: str, call: AskedCall, *, readable: bool) -> str:
-        """Return the result as the model receives it; with `readable` it may read the rest."""
+    def shown(self, text: str, call: AskedCall, *, readable: bool) -> tuple[str, str]:
+        """Return the result as the model receives it, and its end that says how to read the rest, if it may."""
         if len(text) <= self.characters:
-            return text
+            return text, ""
         half = (self.characters - NOTES) // 2
         # At the end, where it stays when the result is made shorter still.
         how = f'\n[{NAME}(call="{call.id}", offset={half}) shows what is left out.]' if readable else ""
-        return head_and_tail(text, half) + how
+        return head_and_tail(text, half) + how, how
 
     def keep(
         self, text: str, run: str, call: AskedCall, conversation: Conversation, written: str | None = None

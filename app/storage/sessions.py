@@ -176,6 +176,9 @@ class SessionStore(ChangeWriter, Protocol):
     async def request_of(self, session: str, run: str) -> Message | None:
         """The user message that started a run."""
 
+    async def requests(self, session: str, limit: int) -> list[tuple[str, str]]:
+        """The beginnings of the last user messages that started runs, each with its run, oldest first."""
+
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         """Messages of a session that have any words of the query, best first, each with its position."""
 
@@ -195,4 +198,4 @@ class SessionStore(ChangeWriter, Protocol):
         """The same of the text as the program wrote it."""
 
     async def written_lines(self, session: str, call: str) -> int | None:
-        """The number of lines of that text; None if it was not stored."""
+        """The number of lines of that text, 0 if some of it was dropped; None if it was not stored."""

@@ -179,8 +179,8 @@ class Reply:
                 self.stopped = reason
             case ProviderNotice(code=code, message=message) if code == REPLY_CHANGED:
                 self.changed.append(message)
-            case ProviderNotice(code, message, retry_at):
-                yield Notice(code, message, retry_at=retry_at)
+            case ProviderNotice():
+                yield Notice(**asdict(piece))
             case FallbackUsed(wanted, answered_by, reason):
                 self._switched = piece
                 if piece == self.expected:

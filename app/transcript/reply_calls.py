@@ -17,6 +17,7 @@ from app.models.wire.native_calls import NATIVE, as_written
 from app.transcript.reply_text import ReplyText
 from parsing import Arguments, BadCall, Parser
 from parsing.sink import RAW_LIMIT
+from tools.base.advice import advice_of
 from tools.base.permit import canonical
 
 TWICE = "The same call came twice, natively and in the text: it is made once."
@@ -24,6 +25,11 @@ THOUGHT = "This call stood in the model's thoughts: it was not run."
 UNREADABLE = "unreadable"  # the code of a call that could not be understood
 TEXT = "text"  # the source of calls that are no native ones
 Unpaired = dict[str, list[AskedCall]]
+
+
+def rejection(reason: str, call: str, name: str | None, code: str | None = None, advice: str = "") -> ToolRejected:
+    """Return the event of a call that does not run; `advice`: the end of the reason, if it is not a usual one."""
+    return ToolRejected(reason, call, name or None, code, advice or advice_of(reason) or None)
 
 
 class ReplyCalls:
@@ -110,7 +116,7 @@ class ReplyCalls:
             self._written.append(rejected)
             self._raw[call] = bad.raw
         self.refused[call] = bad.reason
-        return ToolRejected(bad.reason, call, name or None, UNREADABLE)
+        return rejection(bad.reason, call, name, UNREADABLE)
 
     def drop_open(self, why: str) -> Iterator[AgentEvent]:
         """Reject the calls that have not ended: they were never made."""

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -18,10 +19,12 @@ from starlette.responses import Response
 from app.core.messages import shown
 from app.runs.branching.tree import partings
 from app.runs.merge_streams import merge_streams
+from app.runs.run_manager import no_session
 from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.storage.runs import EventRow
+from app.transcript.run_request import NotFound
 from routes.http.dashboard_state import Changes, Row, Seen, state_of
 from routes.http.runs import run_fields
 from routes.protocol.errors import Refused
@@ -34,6 +37,7 @@ from tools.base.tasks import wait_at_most
 BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running jobs, without
 SOONEST_S = 0.1  # least interval between two reads, however often it is notified
 MAX_PLACE = 80
+MOST_SESSIONS = 64  # each takes four tasks, and all their places the 8 kB that proxies allow for a line of a request
 END = b""  # what this connection was for is gone
 
 _log = logging.getLogger(__name__)
@@ -42,32 +46,58 @@ _log = logging.getLogger(__name__)
 async def page_events(request: Request) -> Response:
     """Everything that the page shows, on one connection.
 
-    `state` at once and whenever it changes; with `session`, its runs too. See [one
-    connection](#one-connection-for-everything).
+    `state` at once and whenever it changes; with `session`, its runs too, and those of further ones that are named the
+    same way. See [one connection](#one-connection-for-everything).
     """
     services, principal = services_of(request), current_principal(request)
-    session, after = request.query_params.get("session"), position(request)
+    sessions = request.query_params.getlist("session")
+    if len(sessions) > MOST_SESSIONS:
+        most = f"{len(sessions)} sessions are named; one connection follows {MOST_SESSIONS} at most."
+        raise Refused(400, "invalid_query", f"{most} Open another one for the rest.")
+    after = positions(request, max(1, len(sessions)))
     streams = [_states(services, principal, request.app.state.seen)]
-    if session is not None:
-        await services.runs.session(session, principal)
-        if after and not await services.store.holds_run(session, await services.runs.run(after.run, principal)):
-            raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
-        following = Following(services.runs, services.store, services.runs.notifier)
-        streams += [_session(following, session, after), _waiting(following, session), _documents(services, session)]
-        streams.append(_branches(services, principal, session))
-    with services.presence.place(principal, page=True) as place:
-        return EventStreamResponse(place, _frames(streams))
+    alone = len(sessions) == 1
+    following = Following(services.runs, services.store, services.runs.notifier)
+    for place, session in enumerate(sessions):
+        try:
+            await _check(services, principal, session, after.get(place))
+        except (NotFound, Refused) as refused:
+            if alone:
+                raise
+            streams.append(_refused(session, place, refused))
+            continue
+        prefix, end = ("", END) if alone else (f"{place}/", _refused_frame(session, place, no_session(session)))
+        streams.append(_session(following, session, after.get(place), prefix, end))
+        if session not in sessions[:place]:  # what has no `id:` is for all its readers
+            streams += [_waiting(following, session), _documents(services, session)]
+            streams.append(_branches(services, principal, session))
+    with services.presence.place(principal, page=True) as place_of_stream:
+        return EventStreamResponse(place_of_stream, _frames(streams))
 
 
-def position(request: Request) -> Position | None:
-    """`run_x:17` is behind event 17 of that run. Raises Refused."""
+async def _check(services: Services, principal: Principal, session: str, after: Position | None) -> None:
+    """Raises NotFound, Refused."""
+    await services.runs.session(session, principal)
+    if after and not await services.store.holds_run(session, await services.runs.run(after.run, principal)):
+        raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
+
+
+def positions(request: Request, count: int) -> dict[int, Position]:
+    """The place of each of `count` sessions: `run_x:17` is behind event 17 of that run, `2/run_x:17` in the third.
+
+    Raises Refused.
+    """
     given = request.headers.get("last-event-id") or request.query_params.get("after")
-    if not given:
-        return None
-    run, _, digits = given.partition(":")
-    if len(given) > MAX_PLACE or (seq := whole_number(digits)) is None:
-        raise bad_cursor(given)
-    return Position(run, seq)
+    found: dict[int, Position] = {}
+    for one in given.split(",") if given else ():
+        place, slash, at = one.strip().rpartition("/")
+        run, _, digits = at.partition(":")
+        number = whole_number(place) if slash or count > 1 else 0
+        seq = whole_number(digits)
+        if len(one) > MAX_PLACE or seq is None or number is None or number >= count:
+            raise bad_cursor(one)
+        found[number] = Position(run, seq)
+    return found
 
 
 async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
@@ -80,12 +110,25 @@ async def _frames(streams: Sequence[AsyncGenerator[bytes, None]]) -> AsyncGenera
             prefix = b""
 
 
-async def _session(following: Following, session: str, after: Position | None) -> AsyncGenerator[bytes, None]:
+async def _session(
+    following: Following, session: str, after: Position | None, place: str = "", end: bytes = END
+) -> AsyncGenerator[bytes, None]:
     async with aclosing(following.follow(session, after)) as followed:
         async for one in followed:
-            for piece in _pieces(one):
+            for piece in _pieces(one, place):
                 yield piece
-    yield END
+    if end is END or not following.notifier.closed:
+        yield end
+
+
+async def _refused(session: str, place: int, error: NotFound | Refused) -> AsyncGenerator[bytes, None]:
+    yield _refused_frame(session, place, error)
+
+
+def _refused_frame(session: str, place: int, error: NotFound | Refused) -> bytes:
+    code = error.code if isinstance(error, Refused) else "not_found"
+    data = {"type": "session.refused", "session": session, "place": place, "code": code, "message": str(error)}
+    return f"event: session.refused\ndata: {json.dumps(data)}\n\n".encode()
 
 
 async def _waiting(following: Following, session: str) -> AsyncGenerator[bytes, None]:
@@ -124,15 +167,15 @@ async def _branches(services: Services, principal: Principal, session: str) -> A
             await changed.wait()
 
 
-def _pieces(followed: Followed) -> Iterator[bytes]:
+def _pieces(followed: Followed, place: str) -> Iterator[bytes]:
     if isinstance(followed, Asked):
-        yield f"id: {followed.row.id}:0\n{_request_frame(followed)}".encode()
+        yield f"id: {place}{followed.row.id}:0\n{_request_frame(followed)}".encode()
         return
-    yield from pieces(followed, _frame)
+    yield from pieces(followed, partial(_frame, place))
 
 
-def _frame(row: EventRow) -> str:
-    return f"id: {row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
+def _frame(place: str, row: EventRow) -> str:
+    return f"id: {place}{row.run}:{row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
 def _request_frame(pending: Asked) -> str:
@@ -181,8 +224,8 @@ ROUTES = tagged(
         rights="user",
         errors=(404,),
         query=(
-            Query("session", "whose runs are streamed"),
-            Query("after", "the `id:` of the last event, with `session`"),
+            Query("session", "whose runs are streamed; repeated for up to 64 of them"),
+            Query("after", "the `id:` of the last event, with `session`; of several the last of each, with commas"),
         ),
         headers=RESUMES,
         stream="page",

@@ -87,7 +87,8 @@ async def _call(request: Request) -> tuple[CallOutput, RunRow, str]:
 
 def _fields(part: OutputPart) -> dict[str, Any]:
     where = {"from": part.start, "next": part.next, "characters": part.characters}
-    return {"text": part.text} | where | {"lines": part.lines, "done": part.done}
+    missing = {"missing_lines": part.missing} if part.missing else {}
+    return {"text": part.text} | where | {"lines": part.lines, "done": part.done} | missing
 
 
 AFTER = Query("after", "`next` of the answer before, 0 for the beginning", "integer")

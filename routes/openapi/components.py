@@ -140,7 +140,12 @@ COMPONENTS: Mapping[str, Shape] = {
         "left_out": ["any"],
         "undone_files": ["text"],
     },
-    "Output": {"text": "text", "from": "integer", **typed(OutputPart, ("next", "characters", "lines", "done"))},
+    "Output": {
+        "text": "text",
+        "from": "integer",
+        **typed(OutputPart, ("next", "characters", "lines", "done")),
+        "missing_lines?": "integer",
+    },
     "Session": _SESSION,
     "FoundSession": {
         **_SESSION,

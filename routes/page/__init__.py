@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from routes.page.joined import ALONE, FIRST, TURNS, Modules
 from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
 from routes.protocol.route import Route, tagged
@@ -52,7 +53,7 @@ POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types push-worker highlight-worker",  # which make no addresses but those of the two workers
+        "trusted-types push-worker highlight-worker feed-worker",  # which make no addresses but those of the workers
     )
 )
 HEADERS = {
@@ -67,6 +68,7 @@ PART = {"Content-Security-Policy": "default-src 'none'"}
 # A worker has the policy that its own file came with.
 WORKERS = {
     "js/text/highlight_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'"},
+    "js/feed/feed_worker.js": {"Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'"},
     "js/notifications/push_worker.js": {
         "Content-Security-Policy": "default-src 'none'; connect-src 'self'",
         "Service-Worker-Allowed": "/",  # of the installed page, for the page that says that the server is not there
@@ -126,7 +128,6 @@ NOT_WANTED = lazy_pattern(r"\s*q=0(\.0*)?\s*")
 # below "a.".
 WHOLE = lazy_pattern(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)+)["'`]""")
 BEGUN = lazy_pattern(r"""["'`]([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+)*\.)[${]|\bts\(\s*["']([\w.]+)["']""")
-NEEDED = lazy_pattern(rb'"/page/(js/[^"]+)"')  # the modules that the index names
 
 
 class File(Struct, frozen=True):
@@ -141,17 +142,16 @@ def files() -> dict[str, File]:
     """The page's own files by their path below the folder, read once: a change takes a restart."""
     paths = [path for path in FOLDER.rglob("*") if path.suffix in KINDS and VENDOR not in path.parents]
     found = {path.relative_to(FOLDER).as_posix(): path for path in paths}
-    read = {name: _file(path.suffix, without_comments(path)) for name, path in sorted(found.items())}
-    index = read[INDEX].body
-    texts = text_files(index, {name: file.body for name, file in read.items()})
-    read |= {name: _file(".json", body) for name, body in texts.items()}
-    read[STYLES] = _file(".css", b"".join(read[name.decode()].body for name in STYLE.findall(index)))
-    index = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
-    version = PLACE + version_of(read.values()).encode() + b"/"
-    for name in (STYLES, SHARED):
-        read[name] = _file(Path(name).suffix, read[name].body.replace(PLACE, version))
-    index = index.replace(PLACE, version)
-    return read | {INDEX: _file(".html", index)}
+    bodies = {name: without_comments(path) for name, path in sorted(found.items())}
+    modules = Modules({name: body for name, body in bodies.items() if name.endswith(".js")})
+    texts = text_files(modules)
+    bodies |= texts | modules.served(WORKERS, texts)
+    index = bodies[INDEX]
+    bodies[STYLES] = b"".join(bodies[name.decode()] for name in STYLE.findall(index))
+    bodies[INDEX] = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
+    version = PLACE + version_of(bodies.values()).encode() + b"/"
+    bodies |= {name: bodies[name].replace(PLACE, version) for name in (INDEX, SHARED, STYLES)}
+    return {name: _file(Path(name).suffix, body) for name, body in bodies.items()}
 
 
 @cache
@@ -170,10 +170,12 @@ def without_comments(path: Path) -> bytes:
     return REMARKS.sub(b"", bare) if path.suffix == ".js" else bare
 
 
-def version_of(all_files: Iterable[File]) -> str:
+def version_of(bodies: Iterable[bytes]) -> str:
     """The version in the URLs of the page's files: browsers cache them until one has changed, and no page is mixed."""
-    tags = "".join(file.tag for file in all_files).encode()
-    return hashlib.sha256(tags + table_digest()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for body in bodies:
+        digest.update(hashlib.sha256(body).digest())
+    return hashlib.sha256(digest.digest() + table_digest()).hexdigest()[:16]
 
 
 def _file(suffix: str, body: bytes) -> File:
@@ -240,15 +242,20 @@ def _tags(given: str) -> set[str]:
     return {one.strip().removeprefix("W/") for one in given.split(",")}
 
 
-def text_files(index: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files `texts/<language>.json` and `texts/<language>.more.json`, by their names."""
-    first = "\n".join(bodies[name.decode()].decode() for name in NEEDED.findall(index))
+def text_files(modules: Modules) -> dict[str, bytes]:
+    """The tables of the texts that come with each joined file, and of the rest, by their names.
+
+    `texts/<language>.json` is of the first screen, `.turns` of the conversation, `.more` of what is opened later.
+    """
+    parts = {"": (*modules.members(FIRST), *ALONE), ".turns": modules.members(TURNS)}
     found: dict[str, bytes] = {}
     for language in languages():
-        table = page_table(language)
-        needed = keys_in(first, table)
-        found[f"texts/{language}.json"] = _packed({key: table[key] for key in table if key in needed})
-        found[f"texts/{language}.more.json"] = _packed({key: table[key] for key in table if key not in needed})
+        left = page_table(language)
+        for part, members in parts.items():
+            needed = keys_in(modules.source(members), left)
+            found[f"texts/{language}{part}.json"] = _packed({key: left[key] for key in left if key in needed})
+            left = {key: left[key] for key in left if key not in needed}
+        found[f"texts/{language}.more.json"] = _packed(left)
     return found
 
 

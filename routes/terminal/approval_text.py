@@ -7,6 +7,7 @@ and none may pass for a line of ours. So each row of a value stands behind a gut
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import time
 from collections.abc import Mapping
@@ -22,12 +23,29 @@ from app.policy.patterns import ANY, STAR
 from app.provenance.argument_spans import texts_in
 from routes.texts import text
 from routes.texts.exact import exact, exact_json, one_line
+from tools.base.patterns import lazy_pattern
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
 GUTTER = "  │ "
 NARROWEST = 12  # columns of a value's rows, however narrow the window
+UNATTENDED = "No person is at the terminal of this conversation to approve it."  # the note of a denial, for the model
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
+
+
+# Sentences of the server for any client, which people read in their language.
+ASKS_FIRST = lazy_pattern(r"\A.* This run asks first \(approval: ask\)\.", re.DOTALL)
+NETWORK = lazy_pattern(r"It would run with network \(([^)]*)\), and could send them what the sandbox can read\.")
+
+
+def reason_of(wanted: ApprovalRequired) -> str:
+    """The reason why approval is required."""
+
+    def network(found: re.Match[str]) -> str:
+        hosts = text("approvals.any_host") if found[1] == "any public host" else found[1]
+        return text("approvals.reason.network", hosts=hosts)
+
+    return NETWORK.sub(network, ASKS_FIRST.sub(text("approvals.reason.ask"), wanted.reason))
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
@@ -61,7 +79,7 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     name = one_line(wanted.name)
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
-    reason = _wrapped(f"{one_line(wanted.reason)} {silence}", width)
+    reason = _wrapped(f"{one_line(reason_of(wanted))} {silence}", width)
     values = _values(wanted.arguments, width)
     return [Text(f"? {asks}", "bold yellow"), *reason, *values, *origin_lines(wanted, width)]
 
@@ -107,10 +125,15 @@ def _own_question(wanted: ApprovalRequired, silence: str, width: int | None) -> 
     return [title, *_folded([*message, *choices], width), *_wrapped(silence, width)]
 
 
+def _person(name: str) -> str:
+    """The person who has decided; `local` is the only account of a server without tokens, the reader's own."""
+    return text("by.you") if name == "local" else one_line(name)
+
+
 def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text]:
     """The outcome of the question, in one line; and the arguments, where a person changed them."""
     door = f" {text(f'approvals.door.{settled.door}')}" if settled.door in DOORS else ""
-    facts = {"name": one_line(name), "by": f"{one_line(settled.by)}{door}"}
+    facts = {"name": one_line(name), "by": f"{_person(settled.by)}{door}"}
     note = f": {one_line(settled.note)}" if settled.note else "."
     match settled.decision:
         case "approved":
@@ -119,6 +142,8 @@ def answer(settled: ApprovalResolved, name: str, width: int | None) -> list[Text
             scope = f" {lasts[settled.scope]}" if settled.scope in lasts else ""
             changed = f", {text('terminal.approval.changed')}" if settled.arguments is not None else ""
             return [Text(f"✓ {outcome}{scope}{changed}{note}", "green"), *_values(settled.arguments, width)]
+        case "denied" if settled.note == UNATTENDED:
+            return [Text(f"✗ {text('terminal.approval.unattended', **facts)}", "red")]
         case "denied":
             return [Text(f"✗ {text('terminal.approval.denied', **facts)}{note}", "red")]
         case "expired":

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from app.core.events import TERMINAL, AgentEvent, ApprovalRequired, ApprovalResolved, Notice
 from app.core.helper_events import HelperApproval
+from routes.terminal.approval_text import UNATTENDED
 from routes.terminal.event_client import Link
 from routes.texts import text
 
@@ -19,8 +20,6 @@ Decision = Mapping[str, Any]
 
 PREVIEWED = frozenset({"write_file", "edit_file"})
 SENDING_LIMIT_S = 2.0  # how long the end of a turn waits for an answer that is on its way
-# The model reads it.
-UNATTENDED = "No person is at the terminal of this conversation to approve it."
 
 
 class Output(Protocol):

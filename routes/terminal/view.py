@@ -45,7 +45,7 @@ from app.core.events import (
 from app.core.helper_events import HelperFinished, HelperStarted
 from routes.terminal.approval_text import answer, preview_lines, question
 from routes.terminal.rendering.figures import cost, duration, size, speed
-from routes.texts import text
+from routes.texts import ENGLISH, table, text
 from routes.texts.exact import one_line
 from tools.base.patterns import lazy_pattern
 
@@ -53,6 +53,7 @@ MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 MOST_OWNER_FILES = 8
 WEB_SEARCH = "web_search"
+CHANGING = frozenset({"write_file", "edit_file"})
 READERS: dict[str, Decoder[AgentEvent]] = {kind.type: Decoder(kind) for kind in get_args(AgentEvent)}
 
 # CSI and OSC-like sequences whole, so that no `[31m` stays behind; what is left of others falls to CONTROLS.
@@ -61,6 +62,11 @@ SEQUENCES = lazy_pattern(
 )
 SEARCH_RESULT = lazy_pattern(r"^\d+\. [^\n]+\nhttps?://", re.MULTILINE)
 COLOURS = lazy_pattern(r"(\x1b\[[0-9;:]*m)")
+STOPPED = lazy_pattern(
+    r"\AThis call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?"
+)
+# The server's own lines in the text of a process's result.
+FRAMING = lazy_pattern(r"^(?:\[\.{3,} .*characters left out \.\.\.\]|\[(?:exit code \d|stopped (?:after|by) ).*\])$")
 LONE_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
 CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -79,6 +85,13 @@ def coloured(line: str) -> Text:
     """A line of a program's output in its own colours, and with nothing else of its escape sequences."""
     pieces = COLOURS.split(line)  # at odd positions the colours
     return Text.from_ansi("".join(piece if at % 2 else printable(piece) for at, piece in enumerate(pieces)))
+
+
+def for_people(written: str, advice: str | None) -> str:
+    """The text of a result or a refusal without its end that advises the model."""
+    if advice and written.endswith(advice):
+        written = written.removesuffix(advice) + ("." if advice.startswith((":", ";")) else "")
+    return STOPPED.sub(text("card.stopped.output"), written, count=1)
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -236,7 +249,12 @@ class View:
                 code = "" if exit_code is None else f" · {text('terminal.call.exit', code=exit_code)}"
                 facts = f"{code}{_found(result) if ok and name == WEB_SEARCH else ''} · {duration(duration_s)}"
                 head = Text(f"{'✓' if ok else '✗'} {printable(name)}{facts}", "green" if ok else "red")
-                return self._block(head, *_indented(printable(result).splitlines()))
+                rows = printable(for_people(result, event.advice)).splitlines()
+                if event.lines is None:
+                    return self._block(head, *_indented(rows, changes=ok and name in CHANGING))
+                seen = sum(not FRAMING.match(line) for line in rows)
+                counts = f" · {text('tail.lines', count=event.lines)} · {text('tail.saw', count=seen)}"
+                return self._block(head.append(counts), *_indented(rows, event.lines - seen))
 
     def _unrun(self, event: ToolHanded | ToolRejected) -> list[Text]:
         """A call that the server does not run."""
@@ -248,8 +266,11 @@ class View:
             case ToolRejected(reason, call, name):
                 self._active.pop(call or "", None)
                 call_name = printable(name or text("terminal.call.unnamed"))
-                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 block = printable(self._blocks.pop(call or "", "")).strip().splitlines()
+                reason = for_people(reason, event.advice)
+                if not reason:  # the line of the person's decision says it
+                    return self._block(*_indented(block)) if block else []
+                refused = text("terminal.call.refused", name=call_name, reason=printable(reason))
                 return self._block(Text(f"✗ {refused}", "yellow"), *_indented(block))
 
     def _end(self, event: RunFinished | RunFailed) -> list[Text]:
@@ -265,7 +286,8 @@ class View:
                 unread = f" {text('terminal.run.unread')}" if self._unread else ""
                 return self._block(Text(f"■ {text('terminal.run.stopped')}{unread}", "yellow"))
             case RunFinished(reason=reason) if reason != "answered":
-                ended = text("terminal.run.early", reason=printable(reason).replace("_", " "))
+                known = f"run.ended.{reason}"
+                ended = text(known) if known in table(ENGLISH) else text("run.ended", reason=printable(reason))
                 return self._block(Text(f"■ {ended}", "yellow"))
             case RunFinished(rounds=rounds, calls=calls, usage=usage) if self._summary:
                 counts = f"{text('terminal.rounds', count=rounds)}, {text('terminal.calls', count=calls)}"
@@ -314,11 +336,18 @@ def _argument_lines(arguments: dict[str, Any]) -> list[str]:
     return printable("\n".join(f"{name}: {value}" for name, value in arguments.items())).splitlines()
 
 
-def _indented(lines: list[str]) -> Iterable[Text]:
-    """Indented lines; of many, the first and the last, with the number left out between them."""
-    left_out = len(lines) - HEAD_LINES - TAIL_LINES
-    if left_out > 1:
-        lines = [*lines[:HEAD_LINES], text("terminal.left_out", count=left_out), *lines[-TAIL_LINES:]]
+def _indented(lines: list[str], unseen: int = 0, *, changes: bool = False) -> Iterable[Text]:
+    """Indented lines; of many, the first and the last, with the number left out between them.
+
+    `unseen` more were written. Of `changes` of a file it says how many of them are left out.
+    """
+    between = lines[HEAD_LINES:-TAIL_LINES]
+    left_out = unseen + sum(not FRAMING.match(line) for line in between)
+    if len(between) > 1:
+        changed = sum(line.startswith(("+", "-")) for line in between) if changes else 0
+        more = text("terminal.left_out.changes", count=left_out, changed=changed) if changed else ""
+        more = more or text("terminal.left_out", count=left_out)
+        lines = [*lines[:HEAD_LINES], more, *lines[-TAIL_LINES:]]
     return [Text(f"  {line if len(line) <= LINE_LENGTH else line[:LINE_LENGTH] + ' ...'}", "dim") for line in lines]
 
 

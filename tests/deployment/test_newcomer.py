@@ -99,7 +99,7 @@ def test_the_terminal_client_shows_the_same_turn(server: Started) -> None:
         command, cwd=ROOT, env=server.environ, capture_output=True, text=True, timeout=100, check=False
     )
     # The tiny model sometimes repeats its call until it is stopped: then the run did what was asked, and ends early.
-    assert ended.returncode == ("■ The run ended early" in ended.stdout), ended.stdout + ended.stderr
+    assert ended.returncode == ("■ Stopped" in ended.stdout), ended.stdout + ended.stderr
     assert "bash" in ended.stdout
     assert HELLO.search(ended.stdout)
 

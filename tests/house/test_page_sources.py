@@ -16,7 +16,12 @@ from tests.support.page.modules import ENTRIES, PAGE, imported, reached
 from tests.tasks.page_shots import FOLDER as SHOTS
 from tests.tasks.page_shots import MOST_BYTES
 
-WORKERS = ("notifications/push_worker.js", "text/highlight_worker.js")  # run by the browser beside the page
+WORKERS = (
+    "feed/feed_worker.js",
+    "notifications/push_worker.js",
+    "text/highlight_worker.js",
+)  # run by the browser beside the page
+BESIDE = ("sessions/shared_page.js", "dom/turn_texts.js")  # of another page; of a joined file (routes/page/joined.py)
 MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 700, 120, 25
 # From the lowest to the highest: a room imports itself and those before it. main.js stands above all of them.
 ROOMS = (
@@ -41,9 +46,14 @@ FORBIDDEN = re.compile(
     r"""|createContextualFragment|setHTMLUnsafe|setAttribute\(\s*["'](style|on\w+)["']|console\.log|\bdebugger\b"""
 )
 WORDS = ("text", "faint", "accent", "good", "bad", "wait")
-BACKS = ("back", "surface", "raised", "code", "accent-soft", "good-soft", "bad-soft", "wait-soft")
+BACKS = ("back", "rail", "surface", "raised", "code", "accent-soft", "good-soft", "bad-soft", "wait-soft")
 PAIRS = (*product(WORDS, BACKS), ("on-accent", "accent"), ("on-terminal", "terminal"))
 LEAST_CONTRAST = 4.5
+# Styles have these from tokens.css. What follows the size of a font or of the window is none of them.
+RAW_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|\b(?:rgb|hsl|hwb|lab|lch|oklab|oklch)a?\(|\blight-dark\(")
+MEASURED = re.compile(r"(?<![\w-])(padding|margin|gap|font|border-radius|transition|animation)[\w-]*:\s*([^;{}]+)[;}]")
+LENGTH = re.compile(r"(?<![\w.])\d*\.?\d+(?:px|rem|ms|s)\b")
+HAIRLINES = {"1px", "2px", "0.01ms"}  # the last one ends all motion
 
 
 @cache
@@ -151,7 +161,7 @@ def test_a_circle_of_imports_is_seen() -> None:
 
 def test_every_module_is_used() -> None:
     there = {path for path in (PAGE / "js").rglob("*.js") if "vendor" not in path.parts}
-    unused = there - reached([PAGE / "js" / name for name in (*ENTRIES, *WORKERS, "sessions/shared_page.js")])
+    unused = there - reached([PAGE / "js" / name for name in (*ENTRIES, *WORKERS, *BESIDE)])
     assert not unused, f"nobody imports {sorted(path.name for path in unused)}"
 
 
@@ -159,11 +169,22 @@ def test_every_style_and_module_that_is_always_needed_is_named_in_the_page() -> 
     index = (PAGE / "index.html").read_text()
     styles = {f"/page/css/{path.name}" for path in (PAGE / "css").glob("*.css")}
     assert set(re.findall(r'rel="stylesheet" href="([^"]+)"', index)) == styles
-    needed_at_once = reached([PAGE / "js" / name for name in ENTRIES], static=True)
-    modules = {f"/page/{path.relative_to(PAGE).as_posix()}" for path in needed_at_once}
-    named = set(re.findall(r'(?:rel="modulepreload" href|type="module" src)="([^"]+)"', index))
-    wrong = f"missing: {sorted(modules - named)}; not needed: {sorted(named - modules)}"
-    assert named == modules, f"run `python -m tests.tasks.page_preloads`; {wrong}"
+    modules = {"/page/first.js", *(f"/page/js/{name}" for name in ENTRIES)}
+    assert set(re.findall(r'(?:rel="modulepreload" href|type="module" src)="([^"]+)"', index)) == modules
+
+
+def test_styles_take_colours_space_type_corners_and_motion_from_the_tokens() -> None:
+    styles = {name: re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL) for name, text in written().items()}
+    own = {name: text for name, text in styles.items() if name.endswith(".css") and name != "css/tokens.css"}
+    colours = [f"{name}: {found[0]}" for name, text in own.items() for found in RAW_COLOUR.finditer(text)]
+    measures = [
+        f"{name}: {found[0]}"
+        for name, text in own.items()
+        for found in MEASURED.finditer(text)
+        if not set(LENGTH.findall(found[2])) <= HAIRLINES
+    ]
+    assert not colours, colours
+    assert not measures, "\n".join(measures)
 
 
 def luminance(colour: str) -> float:
@@ -179,7 +200,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_every_pair_of_colours_can_be_read(place: int) -> None:
-    styles = written()["css/tokens.css"] + written()["css/base.css"] + written()["css/messages.css"]
+    styles = written()["css/tokens.css"]
     said = re.findall(r"--([\w-]+): (?:light-dark\()?(#\w{6})(?:, (#\w{6}))?", styles)
     colours = {name: (light, dark or light)[place] for name, light, dark in said}
     syntax = [(name, "code") for name in colours if name.startswith("c-")]

@@ -12,7 +12,7 @@ import pytest
 from routes.page import files, keys_in
 from routes.texts import ENGLISH, FOLDER, TERMINAL, Text, languages, page_table, table, text
 from tests import ROOT
-from tests.tasks import page_preloads
+from tests.tasks import page_texts
 from tests.tasks.texts import tidy
 
 PAGE = ROOT / "routes/page"
@@ -116,13 +116,13 @@ def test_the_page_gets_no_text_of_the_terminal() -> None:
 
 
 def test_what_is_opened_later_brings_its_texts_with_it() -> None:
-    wrong = {path.name for path, _ in page_preloads.misplaced_imports()}
-    assert not wrong, "run `python -m tests.tasks.page_preloads`"
+    wrong = {path.name for path, _ in page_texts.misplaced_imports()}
+    assert not wrong, "run `python -m tests.tasks.page_texts`"
     page = {name: json.loads(file.body) for name, file in files().items() if name.startswith("texts/")}
     for language in languages():
-        first, more = page[f"texts/{language}.json"], page[f"texts/{language}.more.json"]
-        assert first and more and not first.keys() & more.keys()
-        assert first | more == page_table(language)
+        parts = [page[f"texts/{language}{part}.json"] for part in ("", ".turns", ".more")]
+        assert all(parts) and sum(map(len, parts)) == len(page_table(language))
+        assert {key: text for part in parts for key, text in part.items()} == page_table(language)
 
 
 def test_a_text_of_the_terminal_follows_the_locale() -> None:

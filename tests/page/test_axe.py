@@ -12,7 +12,7 @@ from parsing import Thought
 from tests.support.access.people import bearer
 from tests.support.nightly import at_night
 from tests.support.page.axe import LOOKS, page_for_axe, violations
-from tests.support.page.browser import Page, browsing, expect, home, say
+from tests.support.page.browser import Page, browsing, choose, expect, home, open_settings, say
 from tests.support.page.stories import held, let_go, shell, turns
 from tests.support.server.serving import serving
 
@@ -34,7 +34,7 @@ async def workspace_judged(page: Page, work: Path) -> list[str]:
     """The tree of files, and one of them."""
     (work / "folder").mkdir()
     (work / "folder/table.csv").write_text("name,note\nAnn,one\n")
-    await page.get_by_role("button", name="Files", exact=True).click()
+    await choose(page, "Files")
     await page.get_by_role("treeitem", name="folder").locator(".tree-row").first.click()
     found = await violations(page, "workspace")
     await page.get_by_role("treeitem", name="table.csv").last.click()
@@ -83,14 +83,20 @@ async def test_axe_finds_nothing_wrong(tmp_path: Path, look: str) -> None:
         assert not found, "\n".join(found)
 
 
-PANELS = ("Model:", "Context:", "Sandboxed", "MCP", "Jobs", "Settings")
+BAR = ("Model:", "Context:")
+PANELS = (*BAR, "Sandboxed", "MCP", "Background jobs", "Settings")
 
 
 async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
     found = []
     bar = page.get_by_role("group", name="Status")
     for name in names:
-        await bar.get_by_role("button", name=name).click()
+        if name == "Settings":
+            await open_settings(page)
+        elif name in BAR:
+            await bar.get_by_role("button", name=name).click()
+        else:
+            await choose(page, name)
         await expect(page.locator("#panel")).to_be_visible()
         await expect(page.locator("#panel [aria-busy=true]")).to_have_count(0)
         found += await violations(page, f"panel {name}")
@@ -100,7 +106,7 @@ async def panels(page: Page, names: Sequence[str] = PANELS) -> list[str]:
 
 
 async def dialogs(page: Page) -> list[str]:
-    await page.get_by_role("button", name="Pause").click()
+    await choose(page, "Pause")
     await expect(page.get_by_role("dialog")).to_be_visible()
     found = await violations(page, "pause dialog")
     await page.keyboard.press("Escape")
@@ -171,7 +177,7 @@ async def test_what_a_screen_reader_finds(tmp_path: Path) -> None:
             - banner:
               - heading "Say hello." [level=1]
             - main "Conversation":
-              - article "Turn"
+              - article "Run"
             - contentinfo:
               - form "Message":
                 - textbox "Message"

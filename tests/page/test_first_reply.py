@@ -18,7 +18,7 @@ async def test_a_turn_shows_the_words_the_call_and_the_answer(tmp_path: Path) ->
         page = await browser.page()
         await page.goto(home(served))
         await say(page, "Print hello world with the shell.")
-        turn = page.get_by_role("article", name="Turn")
+        turn = page.get_by_role("article", name="Run")
         await expect(turn.get_by_text("Print hello world with the shell.")).to_be_visible()
         await expect(turn.get_by_text("The shell printed Hello, World!")).to_be_visible()
         await expect(turn.locator(".card")).to_have_count(1)

@@ -10,7 +10,7 @@ import pytest
 from app.models.scripted import Reply, Scripted
 from parsing import Thought
 from tests.support.nightly import at_night, only_at_night
-from tests.support.page.browser import PHONE, WIDE, Locator, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import PHONE, WIDE, Locator, Page, browsing, choose, expect, home, say, shot
 from tests.support.page.stories import held, let_go, shell, too_wide, turns
 from tests.support.server.serving import serving
 
@@ -133,9 +133,8 @@ async def filled(page: Page, folder: Path, address: str) -> None:
     let_go(folder)
     await expect(turns(page).get_by_text("It is over.")).to_be_visible()
     assert await too_wide(page) == []
-    for name in ("Jobs", "Settings"):
-        button = page.get_by_role("group", name="Status").get_by_role("button", name=name)
-        await button.click()
+    for name in ("Background jobs", "Sandboxed"):
+        await choose(page, name)
         await expect(page.locator("#panel")).to_be_visible()
         assert await too_wide(page) == []
         await page.keyboard.press("Escape")

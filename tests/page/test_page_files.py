@@ -15,6 +15,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from routes.page import FOLDER, FRAME, INDEX, KINDS, PROBE, VENDORED_KINDS, files, vendored, without_comments
+from routes.page.joined import GROUPS
 from routes.page.vendored import VENDOR
 from routes.protocol.errors import SAFE_HEADERS
 from routes.texts import languages
@@ -26,16 +27,17 @@ pytestmark = pytest.mark.anyio
 
 LIMIT_S = 60
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8", "accept-encoding": "gzip, deflate, br"}
-FIRST_LOAD = 165_000  # bytes, as they travel
+FIRST_LOAD = 110_000  # bytes of files, as they travel; test_first_load.py counts the rest, too
 NAMES = sorted(
     [
         path.relative_to(FOLDER).as_posix()
         for path in FOLDER.rglob("*")
         if path.suffix in KINDS and VENDOR not in path.parents
     ]
-    + [f"texts/{name}{more}.json" for name in languages() for more in ("", ".more")]
+    + [f"texts/{name}{part}.json" for name in languages() for part in ("", ".turns", ".more")]
+    + [*GROUPS]
 )
-TYPES = ["push-worker", "highlight-worker"]
+TYPES = ["push-worker", "highlight-worker", "feed-worker"]
 IMPORTED = re.compile(r'(?:\bfrom|\bimport)\s*"(\.{1,2}/[^"]+)"')  # at once; `import(...)` is for later
 ELSEWHERE = re.compile(
     r"""url\((?!\s*["']?(?:data:|/page/|\$\{urlOf\())|@import|\b(?:from|import)\s*\(?\s*["'](?!,|\.{1,2}/)|["'`]//\w|fetch\(\s*["'`]\w+:"""
@@ -125,7 +127,7 @@ async def test_little_travels_and_hardly_anything_twice(tmp_path: Path) -> None:
     async with server(tmp_path) as served:
         index = await got(served, "/", **BROWSER)
         total, named = 0, first_load(index.text)
-        assert len(named) > 20 and sum(path.endswith(".css") for path in named) == 1
+        assert 4 < len(named) < 20 and sum(path.endswith(".css") for path in named) == 1
         for path in ["/", *named]:
             async with served.client.stream("GET", path, headers=BROWSER) as answer:
                 packed = b"".join([piece async for piece in answer.aiter_raw()])

@@ -12,7 +12,7 @@ from app.core.provider import CallForm
 from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests import ROOT
-from tests.support.page.browser import PHONE, WIDE, Browsing, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import PHONE, WIDE, Browsing, Page, browsing, choose, expect, home, say, shot
 from tests.support.page.chromium import launched
 from tests.support.page.stories import held, let_go, turns
 from tests.support.server.serving import serving
@@ -138,7 +138,7 @@ async def looked_into(browser: Browsing, folder: Path) -> None:
         page = await browser.page(viewport=WIDE)
         await page.goto(home(served))
         await say(page, "What is in my workspace?")
-        await page.get_by_role("button", name="Files", exact=True).click()
+        await choose(page, "Files")
         await page.get_by_role("treeitem", name="reports").first.click()
         await page.get_by_role("treeitem", name="usage.csv").last.click()
         await expect(page.get_by_role("cell", name="2026-11")).to_be_visible()

@@ -80,7 +80,7 @@ def test_no_value_passes_for_a_line_of_ours() -> None:
 
 def test_all_of_a_long_value_is_shown_and_its_length_told() -> None:
     rows = rows_of(asked({"command": "\n".join(map(str, range(5000)))}), None)
-    assert "  command (5000 lines):" in rows and f"{GUTTER}0" in rows and rows[-1] == f"{GUTTER}4999"
+    assert "  command (5,000 lines):" in rows and f"{GUTTER}0" in rows and rows[-1] == f"{GUTTER}4999"
 
 
 @pytest.mark.parametrize(
@@ -109,15 +109,15 @@ def test_the_pattern_that_is_proposed_covers_this_very_call_only(value: str, oth
 
 SETTLED = [
     (ApprovalResolved("c1", "approved", "ann", "once"), "✓ bash was approved by ann."),
-    (ApprovalResolved("c1", "approved", "ann", "session"), "✓ bash was approved by ann for this session."),
+    (ApprovalResolved("c1", "approved", "ann", "session"), "✓ bash was approved by ann for this conversation."),
     (
         ApprovalResolved("c1", "denied", "ann", None, None, "no\nway\x1b"),
         "✗ bash was denied by ann: no<U+000A>way<U+001B>",
     ),
-    (ApprovalResolved("c1", "expired", "nobody"), "✗ bash did not run: no answer in time."),
+    (ApprovalResolved("c1", "expired", "nobody"), "✗ bash did not run: no decision in time."),
     (
         ApprovalResolved("c1", "withdrawn", "the end of its run"),
-        "■ bash did not run: the question was withdrawn by the end of its run.",
+        "■ bash did not run: the approval was withdrawn (the end of its run).",
     ),
 ]
 
@@ -157,6 +157,6 @@ def test_it_says_where_the_arguments_come_from() -> None:
         "  Where these words come from:",
         "  Your message:",
         "  │ command: bob@example.com",
-        "  A result, from web_fetch, untrusted:",
+        "  The result of a call, from web_fetch, untrusted:",
         "  │ command: e.com<U+000A>mail mallory@evil.example",
     ]

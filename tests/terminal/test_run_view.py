@@ -62,7 +62,7 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         ANSWERED,
     ]
     assert transcript(events, summary=True) == (
-        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 round, 1 call\n"
+        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
 
@@ -107,15 +107,15 @@ def test_a_search_shows_its_words_and_how_much_was_found() -> None:
 @pytest.mark.parametrize(
     ("usage", "told"),
     [
-        ({"measured": True}, "1 round, 2 calls"),
-        ({"measured": True, "cost": 0.0045}, "1 round, 2 calls, cost 0.0045"),
-        ({"measured": False, "cost": 12}, "1 round, 2 calls, cost about 12"),
-        ({"measured": True, "cost": "much"}, "1 round, 2 calls"),
-        ({"timing": {"preparation_s": 0.1}}, "1 round, 2 calls"),
-        ({"timing": {"first_token_s": 0.42}}, "1 round, 2 calls, first token after 0.4 s"),
+        ({"measured": True}, "1 step, 2 calls"),
+        ({"measured": True, "cost": 0.0045}, "1 step, 2 calls, cost 0.0045"),
+        ({"measured": False, "cost": 12}, "1 step, 2 calls, cost about 12"),
+        ({"measured": True, "cost": "much"}, "1 step, 2 calls"),
+        ({"timing": {"preparation_s": 0.1}}, "1 step, 2 calls"),
+        ({"timing": {"first_token_s": 0.42}}, "1 step, 2 calls, first token after 0.4 s"),
         (
             {"timing": {"first_token_s": 61, "tokens_per_s": 30.5}},
-            "1 round, 2 calls, first token after 1 min 01 s, 30.5 tokens/s",
+            "1 step, 2 calls, first token after 1 min 01 s, 30.5 tokens/s",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_run_of_a_model_with_a_price_ends_with_its_cost(usage: dict[str, objec
 ENDINGS = [
     (RunFinished("answered", "", 1, 0, {}), 0, ""),
     (RunFinished("cancelled", "", 1, 0, {}), 130, "■ Stopped."),
-    (RunFinished("round_limit", "", 20, 20, {}), 1, "■ The run ended early: round limit."),
+    (RunFinished("round_limit", "", 20, 20, {}), 1, "■ Stopped at the limit of steps. Continue?"),
     (RunFailed("model_down", "No model.", True), 1, "✗ The run failed (model_down): No model. /retry tries again."),
 ]
 
@@ -142,10 +142,15 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
     [
         (
             ToolHanded("c", "get_weather", {"city": "Oslo"}, "native"),
-            "▷ get_weather is passed to your client\n  Oslo\n",
+            "▷ get_weather was sent to your app\n  Oslo\n",
         ),
         (ToolRejected("no such tool", "c", "bsh"), "✗ bsh was refused: no such tool\n"),
         (ToolRejected("cut off"), "✗ A call was refused: cut off\n"),
+        (ToolRejected("cut off. Go on.", "c", "bash", None, " Go on."), "✗ bash was refused: cut off.\n"),
+        (
+            ToolFinished("c", "read_file", False, "a is gone: look.", 1.0, advice=": look."),
+            "✗ read_file · 1.0 s\n  a is gone.\n",
+        ),
         (Notice("retry", "Trying again."), "! Trying again.\n"),
         (FileChanged("c", "a\x1b[31m.csv", "created", 2048), "  ▪ a<U+001B>[31m.csv (created, 2.0 KB)\n"),
         (ImageReturned("ab", "image/png", 100, "c"), "  ▪ picture (image/png, 100 B)\n"),
@@ -162,6 +167,10 @@ def test_endings_are_told_and_become_exit_codes(ending: AgentEvent, code: int, s
 )
 def test_cards(event: AgentEvent, shown: str) -> None:
     assert transcript([TextDelta("so"), event]) == f"so\n{shown}"
+
+
+def test_a_denial_is_shown_once() -> None:
+    assert transcript([ToolRejected("denied", "c", "bash", advice="denied")]) == ""
 
 
 def test_a_question_of_a_server_is_no_call() -> None:
@@ -182,6 +191,21 @@ def test_a_long_result_keeps_head_and_tail() -> None:
     assert len(lines) == 20
 
 
+def test_a_shortened_result_counts_all_lines_that_were_written() -> None:
+    ends = "\n".join(map(str, range(72))), "\n".join(map(str, range(99_928, 100_000)))
+    text = f"{ends[0]}\n[... 578,000 characters left out ...]\n{ends[1]}\n[exit code 1]"
+    event = ToolFinished("c", "bash", False, text, 1.0, 1, lines=100_000, bytes=588_895)
+    lines = transcript([event]).splitlines()
+    assert "100,000 lines · the model saw 144" in lines[0]
+    assert lines[6].strip() == "5" and lines[8].strip() == "99989" and "... 99,983 more lines ..." in lines[7]
+
+
+def test_the_excerpt_of_an_edit_says_how_many_changes_it_leaves_out() -> None:
+    diff = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(20))
+    for name, ok, more in (("edit_file", True, "43 more lines, 29 changed"), ("bash", True, "43 more lines ...")):
+        assert more in transcript([ToolFinished("c", name, ok, f"Edited a.py.\n{diff}", 0.1)])
+
+
 def drawn(view: View, now: float, height: int = 24) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(view.live(now, height))
@@ -191,7 +215,7 @@ def drawn(view: View, now: float, height: int = 24) -> str:
 def test_the_live_region_follows_a_running_command() -> None:
     view = View(summary=True)
     view.apply(ToolDelta("c1", '{"com', "bash"), 0.0)
-    assert "bash · 1.0 s · the model is writing the call" in drawn(view, 1.0)
+    assert "bash · 1.0 s · the agent is writing the call" in drawn(view, 1.0)
     view.apply(STARTED, 2.0)
     assert "bash · 1.0 s · starting" in drawn(view, 3.0)
     view.apply(ToolProgress("c1", 5.0, [f"line {n}" for n in range(12)], 40, 2048), 7.0)

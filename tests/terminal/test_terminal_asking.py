@@ -67,49 +67,49 @@ ARROWS = "\x1b[B\x1b[B\x1b[B\x1b[B"
 EMPTIED = "\x01\x0b"
 # Keys and what the window shows then, the last keys, what it shows at the end, what the file holds.
 ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
-    "y": ([], "y", "✓ write_file was approved by local in the terminal.", "first"),
-    "Enter": ([], "\r", "✓ write_file was approved by local in the terminal.", "first"),
-    "s": ([], "s", "✓ write_file was approved by local in the terminal for this session.", "first"),
-    "for good": ([], "91", "✓ write_file was approved by local in the terminal from now on.", "first"),
-    "n": ([], "n", "✗ write_file was denied by local in the terminal.", None),
-    "by arrows": ([(ARROWS, "❯ n  no")], "\r", "✗ write_file was denied by local in the terminal.", None),
+    "y": ([], "y", "✓ write_file was approved by you in the terminal.", "first"),
+    "Enter": ([], "\r", "✓ write_file was approved by you in the terminal.", "first"),
+    "s": ([], "s", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
+    "for good": ([], "91", "✓ write_file was approved by you in the terminal from now on.", "first"),
+    "n": ([], "n", "✗ write_file was denied by you in the terminal.", None),
+    "by arrows": ([(ARROWS, "❯ n  no")], "\r", "✗ write_file was denied by you in the terminal.", None),
     "arrows around": (
         [("\x1b[A", "❯ 1  yes, and")],
         "\x1b[B\r",
-        "✓ write_file was approved by local in the te",
+        "✓ write_file was approved by you in the te",
         "first",
     ),
     "a note": (
         [("r", REASON)],
         "wrong folder\r",
-        "✗ write_file was denied by local in the terminal: wrong folder",
+        "✗ write_file was denied by you in the terminal: wrong folder",
         None,
     ),
-    "no note after all": ([("r", REASON), ("\x1b", ASKED)], "n", "✗ write_file was denied by local in the termi", None),
-    "Ctrl-D": ([], "\x04", "✗ write_file was denied by local in the terminal.", None),
-    "nonsense first": ([], "x?Y\x1b[Z\x1b[200~y\x1b[201~\ty", "✓ write_file was approved by local in the te", "first"),
+    "no note after all": ([("r", REASON), ("\x1b", ASKED)], "n", "✗ write_file was denied by you in the termi", None),
+    "Ctrl-D": ([], "\x04", "✗ write_file was denied by you in the terminal.", None),
+    "nonsense first": ([], "x?Y\x1b[Z\x1b[200~y\x1b[201~\ty", "✓ write_file was approved by you in the te", "first"),
     "changed": (
         [("e", ARGUMENTS)],
         EMPTIED + '{"path": "note.txt", "content": "mine"}\r',
-        "✓ write_file was approved by local in the terminal, with other arguments.",
+        "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed, not well at first": (
         [("e", ARGUMENTS), (EMPTIED + '{"path": "note.txt", "content": "mine"\r', NO_JSON)],
         "}\r",
-        "✓ write_file was approved by local in the terminal, with other arguments.",
+        "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed to what cannot run": (
         [("e", ARGUMENTS), (EMPTIED + '{"path": 3}\r', ASKED)],
         "n",
-        "✗ write_file was denied by local in the terminal.",
+        "✗ write_file was denied by you in the terminal.",
         None,
     ),
     "back from changing": (
         [("e", ARGUMENTS), (f"{EMPTIED}\r", ASKED)],
         "n",
-        "✗ write_file was denied by local in the terminal.",
+        "✗ write_file was denied by you in the terminal.",
         None,
     ),
 }
@@ -163,7 +163,7 @@ async def test_a_decision_elsewhere_ends_the_question(tmp_path: Path) -> None:
         run, call = await at.decision()
         await at.served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": "approve"})
         shown = await at.terminal.ends_with(PROMPT)
-        assert "✓ write_file was approved by local over HTTP." in shown
+        assert "✓ write_file was approved by you over HTTP." in shown
         assert ASKED not in shown and "half a no" not in shown
         at.terminal.press("Again.\r")
         await at.terminal.ends_with(ASKED)
@@ -171,9 +171,9 @@ async def test_a_decision_elsewhere_ends_the_question(tmp_path: Path) -> None:
 
 async def test_a_question_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with scene(tmp_path, limit_s=1) as at:
-        await at.terminal.until("no answer in time.")
+        await at.terminal.until("no decision in time.")
         shown = await at.terminal.ends_with(PROMPT)
-    assert "✗ write_file did not run: no answer in time." in shown
+    assert "✗ write_file did not run: no decision in time." in shown
     assert ASKED not in shown and not at.note.exists()
 
 
@@ -182,7 +182,7 @@ async def test_ctrl_c_stops_the_run_that_asks(tmp_path: Path) -> None:
         await at.terminal.ends_with(ASKED)
         at.terminal.press("\x03")
         shown = await at.terminal.ends_with(PROMPT)
-        assert "■ write_file did not run: the question was withdrawn" in shown and ASKED not in shown
+        assert "■ write_file did not run: the approval was withdrawn" in shown and ASKED not in shown
         assert "■ Stopped." in shown and not at.note.exists()
         at.terminal.press("\x03\x03")  # in one read: neither is lost
         await at.terminal.process.wait()
@@ -218,7 +218,7 @@ async def test_undo_shows_what_the_last_turn_has_changed_and_restores_it(tmp_pat
         shown = await at.terminal.ends_with(PROMPT)
         assert "Undone." in shown and not at.note.exists()
         at.terminal.press("/undo\r")
-        await at.terminal.ends_with("changed files that can be undone." + PROMPT)
+        await at.terminal.ends_with("has changes that can be undone." + PROMPT)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, None)])
@@ -281,8 +281,8 @@ async def test_without_a_terminal_what_asks_is_denied(tmp_path: Path) -> None:
         chat = await piped("chat", "--url", str(served.client.base_url), "Write.", home=tmp_path)
         out, err = await chat.communicate()
     assert chat.returncode == 4 and "Done." in out.decode()
-    assert err.decode().count("no person is here to ask") == 1 and "--approval" in err.decode()
-    assert "denied by local in the terminal: No person is at the terminal" in out.decode()
+    assert err.decode().count("nobody is here to give it") == 1 and "--approval" in err.decode()
+    assert "write_file did not run: nobody was there to approve it." in out.decode()
     assert not (tmp_path / "work" / "note.txt").exists()
 
 
@@ -299,5 +299,5 @@ async def test_without_a_terminal_a_chosen_mode_waits_for_whoever_follows_its_cu
         )
         assert await curl.wait() == 0
         out, err = await chat.communicate()
-    assert (chat.returncode, err) == (0, b"") and "approved by local" in out.decode()
+    assert (chat.returncode, err) == (0, b"") and "approved by you" in out.decode()
     assert (tmp_path / "work" / "note.txt").read_text() == "first"

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from tools.base.advice import advice_of
 from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
 from tools.base.screen import Window
@@ -21,7 +22,11 @@ Resize = Callable[[Window], None]
 
 
 class ToolFailed(Exception):
-    """A tool failed. The message is for the model and says what to do next."""
+    """A tool failed. The message is for the model; a person reads it without its end, the `advice`."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message + advice)
+        self.advice = advice or advice_of(message)
 
 
 def required(access: T | None, otherwise: str) -> T:
@@ -57,6 +62,8 @@ class Progress:
 class Result(Struct, frozen=True):
     """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside.
 
+    `advice` is the end of the text that says to the model what to do next; it is no part of what people read.
+
     `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
     has read, besides those that its arguments show.
     """
@@ -67,6 +74,7 @@ class Result(Struct, frozen=True):
     untrusted: bool = False
     pictures: tuple[bytes, ...] = ()
     labels: tuple[str, ...] = ()
+    advice: str = ""
 
     __repr__ = repr_without("pictures")
 

@@ -22,12 +22,21 @@ _PIECES, _CHARACTERS = 256, 65_536  # that may wait until they are put to head a
 
 
 class OutputSlice(Struct, frozen=True):
-    """Some of an output, without a gap: `text` begins at `start` of `total`. `more`: what follows is kept, too."""
+    """Some of an output, without a gap: `text` begins at `start` of `total`. `more`: what follows is kept, too.
+
+    `missing` is the number of lines before it that are not kept.
+    """
 
     start: int
     text: str
     total: int
     more: bool
+    missing: int = 0
+
+
+def lines_of(text: str) -> int:
+    """An unfinished one included."""
+    return text.count("\n") + (not text.endswith("\n") if text else 0)
 
 
 class _Ends:
@@ -35,6 +44,7 @@ class _Ends:
 
     def __init__(self, most: int) -> None:
         self.characters = 0
+        self.newlines = 0
         self.head = ""
         self.end = ""
         self._head_room = most // 2
@@ -44,6 +54,7 @@ class _Ends:
 
     def add(self, text: str) -> None:
         self.characters += len(text)
+        self.newlines += text.count("\n")
         self._waiting.append(text)
         self._waits += len(text)
         if self._waits > _CHARACTERS or len(self._waiting) > _PIECES:
@@ -60,14 +71,22 @@ class _Ends:
         self.end = (self.end + later)[-self._end_room :]
 
     def shortened(self, more: str) -> str:
-        """This text and `more`, if that is short enough; else head and end, and how many characters are missing."""
+        """This text and `more`, if that is short enough; else head and end, and how much is missing between them."""
         self.put_by()
         characters, end = self.characters + len(more), (self.end + more)[-self._end_room :]
         if characters <= self._head_room + self._end_room:
             return self.head + self.end + more
         head = (self.head + more)[: self._head_room]
         head, end = _whole_lines(head, end[_NOTE:])
-        return f"{head}\n[... {characters - len(head) - len(end):,} characters left out ...]\n{end}"
+        lines = self.newlines + more.count("\n") - head.count("\n") - end.count("\n") - 1  # that of the head's last
+        missing = f"{lines:,} lines, " if lines > 0 else ""
+        return f"{head}\n[... {missing}{characters - len(head) - len(end):,} characters left out ...]\n{end}"
+
+    @property
+    def missing_lines(self) -> int:
+        """Lines of which nothing is kept. One that is cut counts as a line of its part."""
+        unfinished = not self.end.endswith("\n")
+        return max(0, self.newlines + unfinished - lines_of(self.head) - lines_of(self.end))
 
 
 class OutputBuffer:
@@ -134,9 +153,10 @@ class OutputBuffer:
         written = self._written
         written.put_by()
         end_at = written.characters - len(written.end)
-        start = min(offset, written.characters)
+        start, missing = min(offset, written.characters), 0
         if start >= len(written.head):
-            start = max(start, end_at)
+            if start < end_at:
+                start, missing = end_at, written.missing_lines
             text = written.end[start - end_at : start - end_at + size]
         else:
             text = written.head[start : start + size]
@@ -144,7 +164,7 @@ class OutputBuffer:
                 text += written.end[: size - len(text)]
         behind = start + len(text)
         return OutputSlice(
-            start, _printable(text), written.characters, len(text) == size and behind < written.characters
+            start, _printable(text), written.characters, len(text) == size and behind < written.characters, missing
         )
 
     def text(self) -> str:

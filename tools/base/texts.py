@@ -21,7 +21,7 @@ def encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise ToolFailed(f"The character at {error.start} is a lone surrogate: write it as valid text.") from error
+        raise ToolFailed(f"The character at {error.start} is a lone surrogate", ": write it as valid text.") from error
 
 
 def without_surrogates(read: Any) -> Any:

@@ -44,15 +44,17 @@ def inside(workspace: Path, path: str) -> tuple[str, ...]:
     try:
         size = len(os.fsencode(path))
     except UnicodeEncodeError as error:
-        raise ToolFailed(f"The path {path!r} is not valid text: write it again.") from error
+        raise ToolFailed(f"The path {path!r} is not valid text", ": write it again.") from error
     if size > _PATH_BYTES:
-        raise ToolFailed(f"A path has at most {_PATH_BYTES:,} bytes, and this one has {size:,}: give the right one.")
+        raise ToolFailed(
+            f"A path has at most {_PATH_BYTES:,} bytes, and this one has {size:,}", ": give the right one."
+        )
     # Taken as text: a link is never followed, so `..` cannot lead anywhere else.
     normalised = Path(os.path.normpath(workspace.absolute() / path))
     for root in (workspace.absolute(), workspace.resolve()):
         if normalised.is_relative_to(root):
             return normalised.relative_to(root).parts
-    raise ToolFailed(f"{path} is outside the workspace {workspace}: give a path relative to the workspace.")
+    raise ToolFailed(f"{path} is outside the workspace {workspace}", ": give a path relative to the workspace.")
 
 
 class OwnFolder(PosixPath):
@@ -110,7 +112,7 @@ def _directory_in(parent: int, name: str, *, create: bool) -> int:
     except NotADirectoryError:
         # Linux answers so for a link too, which deserves its own sentence.
         if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            raise ToolFailed(f"{name} is a symbolic link, and links are not followed: use the real path.") from None
+            raise ToolFailed(f"{name} is a symbolic link, and links are not followed", ": use the real path.") from None
         raise
 
 
@@ -119,7 +121,7 @@ def regular_file(workspace: Path, parts: tuple[str, ...]) -> Iterator[int]:
     """A regular file, open for reading."""
     shown = "/".join(parts) or "."
     if not parts:
-        raise ToolFailed(f"{shown} is a directory, not a file: look into it with list_files.")
+        raise ToolFailed(f"{shown} is a directory, not a file", ": look into it with list_files.")
     with directory(workspace, parts[:-1]) as parent:
         _only_regular(parent, parts[-1], shown)
         with explained(shown):
@@ -137,7 +139,7 @@ def write(workspace: Path, parts: tuple[str, ...], content: bytes) -> None:
     """Replace or create a file whole or not at all; directories on the way are made; its mode is kept."""
     shown = "/".join(parts) or "."
     if not parts:
-        raise ToolFailed(f"{shown} is a directory: give the path of a file.")
+        raise ToolFailed(f"{shown} is a directory", ": give the path of a file.")
     with directory(workspace, parts[:-1], create=True) as parent, explained(shown):
         mode = _only_regular(parent, parts[-1], shown, missing_is_fine=True)
         temporary = f".{secrets.token_hex(8)}.tmp"
@@ -165,7 +167,7 @@ def _only_regular(parent: int, name: str, shown: str, *, missing_is_fine: bool =
         raise
     if not stat.S_ISREG(mode):
         kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a file")
-        raise ToolFailed(f"{shown} is {kind}, not a file: give the path of a regular file.")
+        raise ToolFailed(f"{shown} is {kind}, not a file", ": give the path of a regular file.")
     return stat.S_IMODE(mode)
 
 
@@ -175,7 +177,7 @@ def explained(shown: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFailed(f"{shown} does not exist: see what there is with list_files.") from error
+        raise ToolFailed(f"{shown} does not exist", ": see what there is with list_files.") from error
     except NotADirectoryError as error:
         raise ToolFailed(f"{shown} is not below a directory: a file is in the way.") from error
     except OSError as error:

@@ -28,9 +28,9 @@ async def ask_user(arguments: Arguments, context: Context) -> str:
     ask = required(context.ask, UNATTENDED)
     question = visible(arguments["question"]).strip()
     if not question:
-        raise ToolFailed("question is empty. Write the question that the person is to answer.")
+        raise ToolFailed("question is empty.", " Write the question that the person is to answer.")
     if len(question) > MAX_QUESTION:
-        raise ToolFailed(f"question is too long: write at most {MAX_QUESTION:,} characters.")
+        raise ToolFailed("question is too long", f": write at most {MAX_QUESTION:,} characters.")
     schema = _form(_choices(arguments.get("choices") or []))
 
     def objection(answer: Arguments) -> str | None:
@@ -49,9 +49,9 @@ def _choices(written: list[str]) -> list[str]:
     """Return the choices, each once. Raises ToolFailed."""
     choices = list(dict.fromkeys(choice for one in written if (choice := visible(one).strip())))
     if len(choices) > MAX_CHOICES:
-        raise ToolFailed(f"There are {len(choices)} choices: give at most {MAX_CHOICES}.")
+        raise ToolFailed(f"There are {len(choices)} choices", f": give at most {MAX_CHOICES}.")
     if any(len(choice) > MAX_CHOICE for choice in choices):
-        raise ToolFailed(f"A choice is too long: write at most {MAX_CHOICE} characters.")
+        raise ToolFailed("A choice is too long", f": write at most {MAX_CHOICE} characters.")
     return choices
 
 

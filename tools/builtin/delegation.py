@@ -40,7 +40,7 @@ def model_reached(arguments: Arguments, _: Path) -> OutboundEffect | None:
 
 def _text(text: str, name: str) -> str:
     if not text.strip():
-        raise ToolFailed(f"{name} is empty. Write all that is needed: nothing of this conversation is passed on.")
+        raise ToolFailed(f"{name} is empty.", " Write all that is needed: nothing of this conversation is passed on.")
     if len(text) > LONGEST:
-        raise ToolFailed(f"{name} is too long: write at most {LONGEST:,} characters, and name files for the rest.")
+        raise ToolFailed(f"{name} is too long", f": write at most {LONGEST:,} characters, and name files for the rest.")
     return text

@@ -44,7 +44,7 @@ async def read_document(arguments: Arguments, context: Context) -> str:
     offset = int(arguments.get("offset", 0))
     found = await documents.read(arguments["document"])
     if offset and offset >= len(found.text):
-        raise ToolFailed(f'"{found.title}" has {len(found.text):,} characters: give an offset below that.')
+        raise ToolFailed(f'"{found.title}" has {len(found.text):,} characters', ": give an offset below that.")
     page = found.text[offset : offset + max(context.result_characters - _NOTE - len(found.title), 1)]
     end = offset + len(page)
     following = f"Next: offset={end}" if end < len(found.text) else "This is the end"

@@ -46,7 +46,7 @@ def read_file(arguments: Arguments, page: int = PAGE_CHARACTERS) -> Result:
             words = f"{path} is a picture of {len(picture):,} bytes; it follows for those who can see it."
             return Result(ok=True, text=words, pictures=(picture,))
         if b"\0" in beginning:
-            raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text: look at it with python.")
+            raise ToolFailed(f"{path} is a binary file of {size:,} bytes, not text", ": look at it with python.")
         return Result(ok=True, text=_read_lines(file, path, int(arguments.get("offset", 1)), page))
 
 
@@ -82,7 +82,7 @@ def _start_of_line(opened: int, line: int, path: ReadFile) -> int:
         if position >= SKIPPED_BYTES:
             # A thread cannot be cancelled, and a sparse file of terabytes costs nothing to make.
             within = f"its first {SKIPPED_BYTES:,} bytes"
-            raise ToolFailed(f"Line {line} of {path} is not in {within}: print it with python.")
+            raise ToolFailed(f"Line {line} of {path} is not in {within}", ": print it with python.")
         block = os.pread(opened, _BLOCK, position)
         if not block:
             raise too_far(path, line - 1 - missing + (not ends_with_newline))
@@ -96,7 +96,7 @@ def _start_of_line(opened: int, line: int, path: ReadFile) -> int:
 
 
 def too_far(path: ReadFile, lines: int) -> ToolFailed:
-    return ToolFailed(f"{path} has only {lines} lines: give an offset from 1 to {max(lines, 1)}.")
+    return ToolFailed(f"{path} has only {lines} lines", f": give an offset from 1 to {max(lines, 1)}.")
 
 
 def _after_newline(block: bytes, count: int) -> int:
@@ -156,8 +156,8 @@ def _editable(path: WrittenFile) -> str:
     with path.opened() as file:
         raw = file.read(EDIT_BYTES + 1)
     if len(raw) > EDIT_BYTES:
-        raise ToolFailed(f"{path} is longer than {EDIT_BYTES:,} bytes: edit it with python.")
+        raise ToolFailed(f"{path} is longer than {EDIT_BYTES:,} bytes", ": edit it with python.")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise ToolFailed(f"{path} is not UTF-8 text (byte {error.start}): edit it with python.") from error
+        raise ToolFailed(f"{path} is not UTF-8 text (byte {error.start})", ": edit it with python.") from error

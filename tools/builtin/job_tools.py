@@ -61,7 +61,7 @@ def _asking(ask: Ask) -> Callable[[Arguments, Context], Awaitable[str]]:
 async def _start(jobs: Jobs, arguments: Arguments, context: Context) -> str:
     command = arguments["command"]
     if not command.strip():
-        raise ToolFailed(f"There is no command to run in the background: write it on the line after {MARKER}.")
+        raise ToolFailed("There is no command to run in the background", f": write it on the line after {MARKER}.")
     job = await jobs.start(
         command,
         session=context.session,

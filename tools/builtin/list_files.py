@@ -25,7 +25,7 @@ def list_files(arguments: Arguments) -> str:
     folder: Folder = arguments["path"]
     pattern = arguments.get("pattern") or ""
     if len(pattern) > _PATTERN_CHARACTERS:
-        raise ToolFailed(f"The pattern has more than {_PATTERN_CHARACTERS:,} characters: give a shorter one.")
+        raise ToolFailed(f"The pattern has more than {_PATTERN_CHARACTERS:,} characters", ": give a shorter one.")
     found = _matching(folder, pattern) if pattern else _entries(folder)
     if not found:
         return f"(nothing matches {pattern})" if pattern else "(empty directory)"

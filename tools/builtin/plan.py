@@ -51,14 +51,14 @@ def plan_of(arguments: Arguments) -> list[Step]:
     """Return the steps, with invisible characters made visible. Raises ToolFailed."""
     steps = [Step(visible(str(one["step"])).strip(), str(one["state"])) for one in arguments["steps"]]
     if not steps:
-        raise ToolFailed("steps is empty. Give all steps of the plan, those that are done included.")
+        raise ToolFailed("steps is empty.", " Give all steps of the plan, those that are done included.")
     if len(steps) > MAX_STEPS:
-        raise ToolFailed(f"The plan has {len(steps)} steps: keep it to {MAX_STEPS}, with larger steps.")
+        raise ToolFailed(f"The plan has {len(steps)} steps", f": keep it to {MAX_STEPS}, with larger steps.")
     for number, step in enumerate(steps, start=1):
         if not step.step:
-            raise ToolFailed(f"Step {number} is empty. Write a few words for each step.")
+            raise ToolFailed(f"Step {number} is empty.", " Write a few words for each step.")
         if len(step.step) > MAX_STEP:
-            raise ToolFailed(f"Step {number} is too long: write at most {MAX_STEP} characters.")
+            raise ToolFailed(f"Step {number} is too long", f": write at most {MAX_STEP} characters.")
     return steps
 
 

@@ -17,7 +17,7 @@ async def recall_history(arguments: Arguments, context: Context) -> AsyncGenerat
     recall = required(context.recall, "No conversation is kept here. Go on with what you know.")
     found = await recall(context.session, arguments["query"], min(arguments.get("limit", FEW), MANY))
     if not found:
-        raise ToolFailed("Nothing in this conversation has these words. Try others, or fewer.")
+        raise ToolFailed("Nothing in this conversation has these words.", " Try others, or fewer.")
     strange = any(one.untrusted for one in found)
     yield Result(ok=True, text="\n\n".join(map(_shown, found)), untrusted=strange)
 

@@ -86,9 +86,9 @@ def _asked(arguments: Arguments) -> tuple[str, int]:
     query = " ".join(visible(arguments["query"]).split())
     encoded(query)  # refuses what cannot be sent
     if not query:
-        raise ToolFailed("query is empty: write the words to search for.")
+        raise ToolFailed("query is empty", ": write the words to search for.")
     if len(query) > MAX_QUERY:
-        raise ToolFailed(f"query has {len(query):,} characters: write at most {MAX_QUERY}.")
+        raise ToolFailed(f"query has {len(query):,} characters", f": write at most {MAX_QUERY}.")
     return query, min(int(arguments.get("count", USUAL_RESULTS)), MAX_RESULTS)
 
 

@@ -131,12 +131,16 @@ def write_state(folder: Path, job: Job) -> None:
 
 
 class OutputPart(Struct, frozen=True):
-    """Some of a job's output: `data` begins at byte `start` of `bytes` in all."""
+    """Some of a job's output: `data` begins at byte `start` of `bytes` in all.
+
+    `missing` lines before it are not kept.
+    """
 
     start: int
     data: bytes
     bytes: int
     lines: int
+    missing: int = 0
 
     @property
     def end(self) -> int:
@@ -183,7 +187,12 @@ def _part(file: int, offset: int, size: int, kept: int) -> OutputPart | None:
         if overwritten >= len(data):
             return None
         data, start = data[overwritten:], start + overwritten
-    return OutputPart(start, data, total, lines)
+    ends = (_stored(file, 0, HEAD, total), _stored(file, start, total - start, total)) if start > offset >= 0 else ()
+    return OutputPart(start, data, total, lines, max(0, lines - sum(map(_lines_of, ends))) if ends else 0)
+
+
+def _lines_of(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
 
 
 def _counts(file: int) -> tuple[int, int]:

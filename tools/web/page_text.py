@@ -66,7 +66,7 @@ def _decoded(raw: bytes, content_type: str, *, cut: bool) -> str:
         # The declaration was readable as ASCII, so the page is not UTF-16.
         name = "utf-8" if name.startswith("utf-16") else name
     if not name.startswith("utf-16") and b"\0" in raw[:_PROBE]:
-        raise ToolFailed("This is a binary file, not text: look for a page about it.")
+        raise ToolFailed("This is a binary file, not text", ": look for a page about it.")
     return raw.decode(name, "replace") if name else _guessed(raw, cut=cut)
 
 

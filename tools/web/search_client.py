@@ -89,8 +89,8 @@ class SearchEngine:
                 return await asyncio.to_thread(read_answer, body, self._api, count)
         except TimeoutError as error:
             raise ToolFailed(
-                f"The search engine {self.place} has not answered within {seconds:g} s. Search again once, or go on "
-                "without searching."
+                f"The search engine {self.place} has not answered within {seconds:g} s.",
+                " Search again once, or go on without searching.",
             ) from error
         except UnfitAnswer as unfit:
             raise self._failed(
@@ -105,8 +105,8 @@ class SearchEngine:
             ) from error
         except httpx2.HTTPError as error:
             raise ToolFailed(
-                f"The search engine {self.place} broke off or does not speak HTTP ({reason_of(error)}). Search again "
-                "once, or go on without searching."
+                f"The search engine {self.place} broke off or does not speak HTTP ({reason_of(error)}).",
+                " Search again once, or go on without searching.",
             ) from error
 
     async def _body(self, query: str, count: int) -> bytes:

@@ -19,6 +19,7 @@ from app.models.endpoints.health import Now
 from app.models.endpoints.keys import Key
 from app.models.endpoints.model_handle import ModelHandle
 from app.models.endpoints.vision_fallback import NO_VISION
+from app.models.http.failures import cause_of
 
 FIRST_S, MOST_S = 0.5, 10.0  # backoff: first and longest delay, doubled each time
 HONOURED_S = 30.0  # the longest Retry-After that is waited for
@@ -95,7 +96,7 @@ class Attempt:
         self._tries += 1
         wait_s = self._wait_s(fault, failure)
         if wait_s is not None:
-            return NextStep([*notices, *self._retry_notices(failure, wait_s)], wait_s)
+            return NextStep([*notices, *self._retry_notices(fault, failure, wait_s)], wait_s)
         if not fault.try_fallback and self._ends_all(failure):
             return NextStep(notices, failure=failure)
         before = self.handle
@@ -103,7 +104,7 @@ class Attempt:
         if following is None:
             return NextStep(notices, failure=self._end())
         self._switch_to(following)
-        message = f"{before.name} did not answer ({failure.code}). Trying {following.name}."
+        message = f"{before.name} failed: {cause_of(failure)}. Trying {following.name}."
         return NextStep([*notices, ProviderNotice("retry", message)])
 
     def _learn(self, fault: Fault, failure: ProviderFailed) -> list[ProviderNotice]:
@@ -121,10 +122,12 @@ class Attempt:
         server.keys.refused(self.key, None if fault.of == "key" else self._model)
         return [ProviderNotice("key_disabled", key_refused_message(self.handle, self.key, failure))]
 
+    def _most_tries(self, fault: Fault) -> int:
+        return fault.tries if self._next() is None else fault.tries_with_fallback
+
     def _wait_s(self, fault: Fault, failure: ProviderFailed) -> float | None:
         """Return the delay before a retry on the same model; None for no retry."""
-        tries = fault.tries if self._next() is None else fault.tries_with_fallback
-        if refuses_key(fault) or not failure.retryable or self._tries >= tries:
+        if refuses_key(fault) or not failure.retryable or self._tries >= self._most_tries(fault):
             return None
         wait_s = failure.retry_after_s or self._backoff.delay_s(self._tries)
         if fault is LIMITED and failure.retry_after_s:
@@ -149,11 +152,24 @@ class Attempt:
             return False
         return not keys.cooldown_of(self._model) or (refuses_key(fault) and self._next() is None)
 
-    def _retry_notices(self, failure: ProviderFailed, wait_s: float) -> list[ProviderNotice]:
+    def _retry_notices(self, fault: Fault, failure: ProviderFailed, wait_s: float) -> list[ProviderNotice]:
         if not wait_s:
             return []
-        message = f"{self.handle.name} did not answer ({failure.code}). Retry {self._tries} in {wait_s:.1f} s."
-        return [ProviderNotice("retry", message, round(self._backoff.wall() + wait_s, 3))]
+        reason = None if fault is LIMITED else cause_of(failure)
+        what = f"failed: {reason}." if reason else "is rate limited."
+        attempt, attempts = self._tries + 1, self._most_tries(fault)
+        message = f"{self._model} {what} Retrying in {math.ceil(wait_s)} s (attempt {attempt} of {attempts})."
+        return [
+            ProviderNotice(
+                "retry",
+                message,
+                round(self._backoff.wall() + wait_s, 3),
+                wanted=self._model,
+                reason=reason,
+                attempt=attempt,
+                attempts=attempts,
+            )
+        ]
 
     def _give_up(self, fault: Fault, failure: ProviderFailed) -> ModelHandle | None:
         """Give this model up and return the next one, if one is left."""

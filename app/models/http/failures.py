@@ -18,6 +18,7 @@ from app.models.http.prompt_too_long import is_too_long, limit_in
 from tools.base.patterns import lazy_pattern
 
 EXCERPT = 300
+CAUSE = 160  # characters of a failure's cause in a notice
 # Where servers put their words: {"error": {"message"}} of OpenAI and Anthropic, {"detail": [{"msg"}]} of FastAPI.
 PLACES = ("message", "detail", "msg", "error", "errors", "title")
 DEEPEST = 5
@@ -149,7 +150,8 @@ def bad_status(url: str, status: int, text: str, retry_after_s: float | None = N
     body = f": {excerpt(reason)}" if reason else " and an empty body"
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{redact_url(url)} answered {status}{body}{full_stop(body)} {row.advice}{wait}"
-    return provider_failure(row, message, text, row.meant or status, retry_after_s)
+    cause = reason if any(map(str.isalnum, reason)) else f"status {status}"
+    return provider_failure(row, message, text, row.meant or status, retry_after_s, cause=cause)
 
 
 def error_in_stream(url: str, error: Any) -> ProviderFailed:
@@ -160,25 +162,43 @@ def error_in_stream(url: str, error: Any) -> ProviderFailed:
     row = remedy_for(status, f"{text} {fields.get('type')} {fields.get('code')}")
     shown = excerpt(text)
     message = f"{redact_url(url)} reported an error in its answer: {shown}{full_stop(shown)} {row.advice}"
-    return provider_failure(row, message, f'{text} "n_ctx":{fields.get("n_ctx")}', row.meant or status)
+    counted = f'{text} "n_ctx":{fields.get("n_ctx")}'
+    return provider_failure(row, message, counted, row.meant or status, cause=text)
 
 
 def provider_failure(
-    row: Remedy, message: str, text: str, status: int | None = None, retry_after_s: float | None = None
+    row: Remedy,
+    message: str,
+    text: str,
+    status: int | None = None,
+    retry_after_s: float | None = None,
+    *,
+    cause: str = "",
 ) -> ProviderFailed:
     """Build the failure of a row, with the context limit if the server's message contains it."""
     window = limit_in(text) if row.code == CONTEXT.code else None
     return ProviderFailed(
-        row.code, message, retryable=row.retryable, window=window, status=status, retry_after_s=retry_after_s
+        row.code,
+        message,
+        retryable=row.retryable,
+        window=window,
+        status=status,
+        retry_after_s=retry_after_s,
+        cause=cause,
     )
+
+
+def cause_of(failure: ProviderFailed) -> str:
+    """Return what is wrong, in a line without a full stop at its end."""
+    return excerpt(failure.cause or failure.message.partition(". ")[0], CAUSE).rstrip(".")
 
 
 def unreachable(url: str, why: str = "") -> ProviderFailed:
     """Build the failure for a refused connection."""
     detail = f" ({excerpt(why)})" if why else ""
     advice = "start your server or set DRAGOMAN_MODEL_URL, or its endpoint's url, to another."
-    message = f"Nothing listens on {redact_url(url)}{detail}: {advice}"
-    return ProviderFailed("model_down", message, retryable=True)
+    cause = f"Nothing listens on {redact_url(url)}{detail}"
+    return ProviderFailed("model_down", f"{cause}: {advice}", retryable=True, cause=cause)
 
 
 def interrupted(url: str, why: str) -> ProviderFailed:

@@ -28,6 +28,7 @@ ANSWER = 4  # tokens in front of the answer, counted with the system message
 CALL = 12  # tokens around a native call: id, type, brackets
 TOOLS = 60  # tokens that templates put in front of native tools
 REMEMBERED = 1 << 16  # texts
+SESSIONS = 256  # that have met a limit last
 SHARED = 64  # openings and lists of tools, which many requests share
 LONG = 100_000  # characters; of longer texts only SAMPLES parts are counted
 SAMPLES = 8
@@ -54,8 +55,18 @@ class CountedModel(Protocol):
     def counter(self) -> TokenCounter: ...
 
 
+class RefusedSizes(Struct):
+    """Limits that refusals of prompts have taught: `named` by the server, `most` a guess where it names none."""
+
+    named: int | None = None
+    most: int | None = None
+
+
 class TokenCounter:
     """Token counter of one model, shared by all sessions. `window` is the configured context window.
+
+    A limit from a refusal holds for the session that met it: one odd error does not change the model for all. It
+    holds for all once another session has met it, or if the server lists it.
 
     `count_tokens` is the model's own tokenizer; without it the server counts. Texts that neither has counted are
     estimated, with a scale learned from counted texts. A second scale corrects totals by the usage that the server
@@ -76,9 +87,9 @@ class TokenCounter:
         self._clock = clock
         self._not_before = -math.inf
         self._count_tokens = count_tokens or provider.count_tokens
-        self._learned: int | None = None  # last reported by the provider
-        self._named: int | None = None  # from a refusal with a number
-        self._most: int | None = None  # after refusals without a number
+        self._listed: int | None = None  # the same, although another is configured
+        self._confirmed = RefusedSizes()
+        self._refused: LRUCache[str, RefusedSizes] = LRUCache(SESSIONS)
         self._counts: LRUCache[Key, int] = LRUCache(REMEMBERED)
         self._estimates: LRUCache[Key, float] = LRUCache(REMEMBERED)
         self._calls: LRUCache[tuple[object, ...], MeasuredText] = LRUCache(REMEMBERED)
@@ -90,20 +101,24 @@ class TokenCounter:
         self._whole = Scale()
         self.sees: Callable[[str], bool | None] = lambda ability: None  # files it cannot see are described
 
-    async def window(self) -> int:
+    async def window(self, session: str = "") -> int:
         """Return the context window: configured, learned, or DEFAULT_WINDOW."""
         reported = await self._provider.window()  # in any case: the provider also learns other abilities
-        if not self._window:
-            self._learned = reported or self._learned
-        return self.known_window
+        self._listed = reported or self._listed
+        return self.window_of(session)
 
     @property
     def known_window(self) -> int:
         """The window as known by now, without waiting."""
-        window = self._window or self._learned or DEFAULT_WINDOW
-        if self._named:
-            window = min(self._named, self._window) if self._window else self._named
-        return min(window, self._most) if self._most else window
+        return self.window_of("")
+
+    def window_of(self, session: str) -> int:
+        """Return the window as known by now, in a session that may have met a limit."""
+        own, confirmed = self._refused.get(session) or self._confirmed, self._confirmed
+        window = self._window or self._listed or DEFAULT_WINDOW
+        if named := own.named or confirmed.named:
+            window = min(named, self._window) if self._window else named
+        return min(window, own.most or window, confirmed.most or window)
 
     @property
     def scale(self) -> float:
@@ -193,18 +208,26 @@ class TokenCounter:
         """Adjust the scale: the server reported `prompt_tokens` for a request measured as `counted` with `scale`."""
         self._whole.learn(counted, prompt_tokens, scale)
 
-    def refused(self, counted: int, window: int | None) -> None:
+    def refused(self, counted: int, window: int | None, session: str = "") -> None:
         """Record that a prompt of `counted` tokens was refused as too long; `window` is the limit, if known."""
+        own = self._refused.get(session) or RefusedSizes()
+        others = [one for name, one in self._refused.items if name != session]
         if window:
-            self._named = window
+            own.named = window
+            if window == self._listed or any(one.named == window for one in others):
+                self._confirmed.named = window
             if window / 2 <= counted < window:  # else prompt and answer together were too long
                 self._whole.learn(counted, window)
         elif counted > LEAST_WINDOW:
-            self._most = max(LEAST_WINDOW, min(counted * 3 // 4, self._most or counted))
+            own.most = max(LEAST_WINDOW, min(counted * 3 // 4, own.most or counted))
+            if guesses := [one.most for one in others if one.most]:
+                self._confirmed.most = max(own.most, *guesses)
+        self._refused.put(session, own)
 
-    def doubt(self) -> None:
+    def doubt(self, session: str = "") -> None:
         """Drop limits learned from refusals that leave no room for a conversation."""
-        self._named = self._most = None
+        self._confirmed = RefusedSizes()
+        self._refused.put(session, RefusedSizes())
 
     async def _count(self, texts: Sequence[str]) -> bool:
         """Count the texts; return False if no exact counter exists."""

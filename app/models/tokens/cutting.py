@@ -9,7 +9,9 @@ _MOST = 999_999_999  # the largest number in a marker
 _MARKER = "\n[{:.>15} characters left out ...]\n"
 _ROOM = len(_MARKER.format(""))
 # Tools put markers into their results as well: their numbers are added.
-_MARKED = lazy_pattern(r"\n\[\.{3,15} ([0-9]{1,3}(?:,[0-9]{3}){0,2}) characters left out \.\.\.\]\n")
+_MARKED = lazy_pattern(
+    r"\n\[\.{3,15} (?:[0-9,]{1,15} lines, )?([0-9]{1,3}(?:,[0-9]{3}){0,2}) characters left out \.\.\.\]\n"
+)
 
 
 def shortened(text: str, size: int) -> str:

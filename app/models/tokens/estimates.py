@@ -51,6 +51,10 @@ class LRUCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._kept
 
+    @property
+    def items(self) -> list[tuple[K, V]]:
+        return [*self._kept.items()]
+
     def get(self, key: K) -> V | None:
         value = self._kept.pop(key, None)
         if value is not None:

@@ -81,7 +81,7 @@ class CallSessions(Struct, frozen=True):
         messages = await self.server.store.messages(row.id)
         text = "\n\n".join(_shown(messages)) or "(no messages)"
         if offset and offset >= len(text):
-            raise ToolFailed(f"The session has {len(text):,} characters: give an offset below that.")
+            raise ToolFailed(f"The session has {len(text):,} characters", ": give an offset below that.")
         page, end = text[offset : offset + PAGE], min(len(text), offset + PAGE)
         following = f"Next: offset={end}" if end < len(text) else "This is the end"
         note = f"[Characters {offset:,} to {end:,} of {len(text):,}. {following}.]"
@@ -97,7 +97,7 @@ class CallSessions(Struct, frozen=True):
             return await self._send(None, own, message)
         row = await self._session(session)
         if row.id == own:
-            raise ToolFailed("That is this conversation. Name another one: list_sessions shows them.")
+            raise ToolFailed("That is this conversation.", " Name another one: list_sessions shows them.")
         async with _SENDING.setdefault(row.id, asyncio.Lock()):  # else two might both have the last room
             return await self._send(row.id, own, message)
 
@@ -117,7 +117,8 @@ class CallSessions(Struct, frozen=True):
         if not room:
             raise ToolFailed(
                 f"Session {session} has had as many messages and follow-ups as may be (max_follow_ups) since the "
-                "person last wrote there. Ask the person to go on there."
+                "person last wrote there.",
+                " Ask the person to go on there.",
             )
         options = await self._options(session, min(ROUNDS, settings.max_rounds, max(1, room.requests)))
         words = as_data(f"Message of the model in the session {own}, not of the person", message)
@@ -180,7 +181,7 @@ class CallSessions(Struct, frozen=True):
         try:
             return await self.server.runs.session(session, self.parent.scope.gate.principal)
         except NotFound as missing:
-            raise ToolFailed("There is no such session: list_sessions shows them.") from missing
+            raise ToolFailed("There is no such session", ": list_sessions shows them.") from missing
 
 
 def _both(one: list[str] | None, other: list[str] | None) -> list[str] | None:

@@ -55,7 +55,8 @@ def chosen_names(usable: Sequence[str], wanted: Sequence[str] | None) -> list[st
         there = ", ".join(usable[:MOST_NAMED]) or "none"
         raise ToolFailed(
             f"A helper has at most your own tools, and there is no {', '.join(map(ascii, missing[:5]))} among those "
-            f"that it can have: {there}."
+            "that it can have",
+            f": {there}.",
         )
     return list(dict.fromkeys(wanted))
 

@@ -90,6 +90,7 @@ class RunRecorder(Struct):
         opening: Sequence[Message],
         form: CallForm,
         *,
+        window: int,
         taught: bool,
         removed: Sequence[Message] = (),
     ) -> None:
@@ -101,7 +102,7 @@ class RunRecorder(Struct):
         whole, texts = counter.scales
         counts = _new_counts(counter, [*opening, *fitted.request.messages, *removed], self._counted)
         described = counter.described(fitted.request.tools)
-        self._counting = parts.Counting(counter.known_window, whole, texts, counts, described)
+        self._counting = parts.Counting(window, whole, texts, counts, described)
         self._opening = opening, form, taught
 
     def decided(self, call: AskedCall, decision: Decision, policy: PolicyContext) -> None:

@@ -258,7 +258,7 @@ class SharedJobs(Jobs):
     async def _output_here(self, job: str, principal: str, body: Body) -> Any:
         self.get(job, principal)
         part = await super().output(job, principal, offset=body["offset"], size=body["size"])
-        return part.start, b64encode(part.data).decode(), part.bytes, part.lines
+        return part.start, b64encode(part.data).decode(), part.bytes, part.lines, part.missing
 
     async def _cancel_here(self, job: str, principal: str, body: Body) -> Any:
         self.get(job, principal)

@@ -34,7 +34,7 @@ TEXT: Mapping[str, Sequence[str]] = {
 }
 CALLS: Mapping[str, Sequence[str]] = {
     "tool.started": ("call", "name", "arguments", "dialect"),
-    "tool.finished": ("call", "name", "ok", "text", "duration_s", "exit_code"),
+    "tool.finished": ("call", "name", "ok", "text", "duration_s", "exit_code", "advice"),
     "tool.handed": ("call", "name", "arguments", "dialect"),
 }
 FILES: Mapping[str, Sequence[str]] = {"image": ("sha256", "media_type", "size", "call", "width", "height")}

@@ -11,14 +11,17 @@ import * as sessions from "./sessions/session_list.js";
 import * as status from "./panels/status_bar.js";
 import "./panels/theme.js";
 import * as topbar from "./sessions/topbar.js";
+import { nameReader } from "./cards/call_title.js";
 import { Conversation } from "./chat/conversation.js";
-import { Documents } from "./documents/documents.js";
 import { Feed } from "./feed/feed.js";
 import { Panel } from "./panels/panel.js";
 import { Store } from "./feed/store.js";
 import { guarded } from "./dom/errors.js";
+import { yieldToBrowser } from "./dom/scheduling.js";
 import { t } from "./dom/texts.js";
 
+const TOUCHED = ["pointermove", "pointerdown", "keydown"];
+const SOON_MS = 20_000;
 /** Passed to the `start(page)` of each part. */
 const page = {
   store: new Store({ session: null, connection: { state: "connecting" } }),
@@ -28,7 +31,7 @@ const page = {
 page.feed = new Feed(
   (event) => {
     if (event.type === "state") page.store.set(stateOf(event.data));
-    else if (event.type === "documents") guarded(() => page.documents.reload());
+    else if (event.type === "documents") guarded(() => page.documents?.reload());
     else if (event.type === "branches") branchesChanged(event.data);
     else if (event.run) guarded(() => page.conversation.add(event));
     if (event.type === "file.changed") page.store.set({ changedFile: event.data });
@@ -37,7 +40,6 @@ page.feed = new Feed(
 );
 page.commands = () => import("./commands/completion.js");
 page.panel = new Panel(page.at("panel"));
-page.documents = new Documents(page);
 page.conversation = new Conversation(page);
 
 /** Names the parts of the index in the reader's language. */
@@ -57,9 +59,21 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
+page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 nameParts();
 page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
-for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed])
+/** What shows turns comes when a person does something, or else a while after the page. */
+function prepareSoon() {
+  clearTimeout(soon);
+  for (const kind of TOUCHED) removeEventListener(kind, prepareSoon);
+  page.conversation.prepare().catch(() => null); // it is tried again when it is needed
+}
+const soon = setTimeout(prepareSoon, SOON_MS);
+for (const kind of TOUCHED) addEventListener(kind, prepareSoon, { passive: true });
+
+for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed]) {
   guarded(part.start, page);
+  await yieldToBrowser(); // on a slow phone all of them take longer than a key may wait
+}
 page.conversation.openAddress();

@@ -254,7 +254,7 @@ async def test_a_native_call_is_a_decision() -> None:
 async def test_our_own_note_below_a_result_is_no_source_but_words_like_it_are() -> None:
     toolbox = toolbox_of([{"name": "read_result", "parameters": {"type": "object"}}])
     call = AskedCall("c0a1b2c3d", "bash", {}, NATIVE)
-    cut = Results(characters=400).shown("word " * 400, call, readable=True)
+    cut, _ = Results(characters=400).shown("word " * 400, call, readable=True)
     note = cut.rsplit("[", 1)[1].partition(")")[0] + ")"
     made = called(note, toolbox, {})
     assert made and made[0].name == "read_result"

@@ -40,7 +40,7 @@ class Told:
         self.results = Results(told, self._read)
         self.redactor = Redactor()
         self.conversation = Conversation("s", [], lambda *_: None, self._record, self._stored, redactor=self.redactor)
-        self.shown = self.results.shown(text, CALL, readable=True)
+        self.shown, self.advice = self.results.shown(text, CALL, readable=True)
         self.results.keep(text, "r", CALL, self.conversation)
         self.conversation.append(Message("tool", self.shown, call=CALL.id, name="bash", untrusted=untrusted))
 
@@ -80,7 +80,7 @@ class Told:
 @given(st.integers(0, 4_000), st.integers(500, 2_000), st.booleans())
 def test_head_and_tail_and_how_much_is_missing(length: int, most: int, readable: bool) -> None:
     text = "".join(chr(0x100 + at) for at in range(length))
-    shown = Results(most).shown(text, CALL, readable=readable)
+    shown, _ = Results(most).shown(text, CALL, readable=readable)
     assert len(shown) <= most
     if length <= most:
         assert shown == text

@@ -12,7 +12,7 @@ from playwright.async_api import Request, Route
 
 from tests.support.models.replies import bash_block
 from tests.support.page.approvals import NOTICES, asking_page, press, questions_on, until_decided
-from tests.support.page.browser import PHONE, expect, home, say, shot
+from tests.support.page.browser import PHONE, choose, expect, home, say, shot
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -115,7 +115,7 @@ async def test_what_was_edited_is_what_runs(tmp_path: Path) -> None:
     ):
         browser.expected.append("422")
         await say(page, "Make it.")
-        await press(page, "Edit, then approve")
+        await press(page, "Edit first")
         command = questions_on(page).get_by_role("textbox", name="command")
         flag = questions_on(page).get_by_role("textbox", name="background")
         await command.fill("echo two > made; echo \u200bthree")
@@ -165,18 +165,18 @@ async def test_what_is_allowed_for_the_session_is_not_asked_again(tmp_path: Path
 async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
     script = [bash_block("ls -a"), bash_block("ls -l notes"), "Done.", bash_block("ls -a"), "Again."]
     async with asking_page(tmp_path, *script, allowed_commands="true", unsafe_no_sandbox="true") as (_, _, _, page):
-        bar = page.get_by_role("group", name="Status")
-        await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
+        allowed = page.locator(".status-item", has_text="allowed")  # pressed by the menu
+        await expect(allowed).to_have_attribute("hidden", "")
         await say(page, "Look.")
         await press(page, "Approve for this conversation")
         await press(page, "Approve and allow")
-        await expect(bar.get_by_role("button", name="1 allowed")).to_be_visible()
+        await expect(allowed).to_have_text("1 allowed")
         await press(page, "Approve for this conversation")
         await questions_on(page).get_by_role("radio", name="Calls that match a pattern").check()
         await questions_on(page).get_by_role("textbox", name="command").fill("ls -l *")
         await press(page, "Approve and allow")
         await expect(page.get_by_text("Done.")).to_be_visible()
-        await bar.get_by_role("button", name="2 allowed").click()
+        await choose(page, "2 allowed")
         panel = page.get_by_role("complementary", name="Allowed in this conversation")
         grants = panel.get_by_role("listitem")
         await expect(grants).to_have_count(2)
@@ -186,7 +186,7 @@ async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
         await shot(page, "grants")
         await grants.first.get_by_role("button", name="Withdraw").click()
         await expect(grants).to_have_count(1)
-        await expect(bar.get_by_role("button", name="1 allowed")).to_be_visible()
+        await expect(allowed).to_have_text("1 allowed")
         await say(page, "Once more.")
         await expect(questions_on(page)).to_contain_text("ls -a")
         await press(page, "Approve once")
@@ -194,7 +194,7 @@ async def test_what_is_allowed_is_seen_and_taken_back(tmp_path: Path) -> None:
         await grants.get_by_role("button", name="Withdraw").click()
         await expect(panel.get_by_text("Nothing is allowed in advance")).to_be_visible()
         await page.keyboard.press("Escape")
-        await expect(bar.get_by_role("button", name="allowed")).to_have_count(0)
+        await expect(allowed).to_have_attribute("hidden", "")
 
 
 async def test_nothing_misleads_and_nothing_is_missing(tmp_path: Path) -> None:
@@ -232,18 +232,18 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await questions_on(other).get_by_role("button", name="Approve once").click()
         await expect(page.get_by_text("Seen.")).to_be_visible()
         await until_decided(page)
-        await expect(page.get_by_text("Approved by local on the page: bash · touch one")).to_be_visible()
+        await expect(page.get_by_text("Approved by you on the page: bash · touch one")).to_be_visible()
         await page.route("**/approvals/*", forestall)
         await say(page, "Say zero.")
         await press(page, "Approve once")
-        await expect(page.get_by_text("touch zero: Denied by local over HTTP")).to_be_visible()
+        await expect(page.get_by_text("touch zero: Denied by you over HTTP")).to_be_visible()
         await until_decided(page)
         served.services.runs.approvals.time_limit_s = 2.0
         await say(page, "Say two.")
         await expect(page.locator(".approval.urgent").get_by_text("touch two", exact=True)).to_be_visible()
         await expect(page.get_by_text("Late.")).to_be_visible()
         await until_decided(page)
-        await expect(page.get_by_text("Expired without a decision and was not run: bash · touch two")).to_be_visible()
+        await expect(page.get_by_text("No decision in time: not run: bash · touch two")).to_be_visible()
 
 
 async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_path: Path) -> None:
@@ -254,15 +254,15 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.goto(home(served))
         await say(page, "Say here.")
         await expect(questions_on(page).get_by_text("touch here", exact=True)).to_be_visible()
-        await press(page, "Edit, then approve")
+        await press(page, "Edit first")
         await questions_on(page).get_by_role("textbox", name="command").fill("touch there")
-        await page.get_by_role("button", name="Notify me next time").click()
-        await expect(page.get_by_role("button", name="Notify me next time")).to_be_hidden()
+        await page.get_by_role("button", name="Turn on notifications").click()
+        await expect(page.get_by_role("button", name="Turn on notifications")).to_be_hidden()
         await page.evaluate("window.away = true")
         elsewhere = asyncio.create_task(served.chat("Say elsewhere."))
         line = page.locator(".approval-others li")
-        await expect(line).to_contain_text("touch elsewhere")
-        await expect(page.get_by_role("heading", name="2 calls are waiting for you")).to_be_visible()
+        await expect(line).to_contain_text("Another conversation is waiting for you")
+        await expect(page.get_by_role("heading", name="Waiting for you")).to_be_visible()
         notice = "window.notices.map(({title, body}) => [title, body])"
         await page.wait_for_function("() => window.notices.length")  # what describes a call is fetched first
         assert await page.evaluate(notice) == [["bash is waiting for you", "touch elsewhere"]]
@@ -271,7 +271,7 @@ async def test_other_conversations_wait_in_a_line_and_notices_lead_to_them(tmp_p
         await page.evaluate("window.away = false; window.notices[0].made.onclick()")
         await expect(questions_on(page).get_by_text("touch elsewhere", exact=True)).to_be_visible()
         await expect(questions_on(page)).to_be_focused()
-        await expect(line).to_contain_text("touch here")
+        await expect(line).to_contain_text("Another conversation is waiting for you")
         await page.evaluate("{ window.away = true; const now = Date.now; Date.now = () => now() + 40_000; }")
         await press(page, "Approve once")
         await expect(page.get_by_text("Not elsewhere.")).to_be_visible()

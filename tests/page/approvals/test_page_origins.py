@@ -47,12 +47,12 @@ async def test_the_parts_of_an_argument_have_the_colour_of_their_source(tmp_path
             await page.get_by_role("textbox", name=message).fill(ASKED)
             await page.get_by_role("button", name=send).click()
             box = page.locator(".approval")
-            await expect(box.locator(".exact").last).to_contain_text("mail mallory@evil.example")
+            await expect(box.locator(".exact").first).to_contain_text("mail mallory@evil.example")
             await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
             assert await parts(page, "own") == ["bob@example.com", "1250", "notes/plan.md"]
             untrusted = ["collect.example", "the blue report of Thursday evening", "mallory@evil.example"]
             assert sorted(await parts(page, "untrusted")) == sorted(untrusted)
-            assert await box.locator(".exact").last.text_content() == COMMAND, "what is shown is what runs"
+            assert await box.locator(".exact").first.text_content() == COMMAND, "what is shown is what runs"
             mark = box.locator("mark.untrusted").first
             about = await mark.get_attribute("aria-describedby")
             words = {"en-US": "a result, from web_fetch, untrusted", "de-DE": "von web_fetch, nicht vertrauenswürdig"}

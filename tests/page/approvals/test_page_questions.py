@@ -46,7 +46,7 @@ async def test_a_person_answers_an_mcp_server(tmp_path: Path) -> None:
         assert any('"action": "decline"' in message.text for message in provider.requests[-1].messages)
 
         await say(page, "Ask me yourself.")
-        question = page.get_by_role("group", name="The assistant asks you")
+        question = page.get_by_role("group", name="The agent asks you")
         await expect(question.get_by_text("Red or blue?")).to_be_visible()
         await question.get_by_role("button", name="Send answer").click()
         await expect(question.get_by_role("alert")).to_contain_text("Choose an answer")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from tests.support.models.replies import native_bash
 from tests.support.page.browser import browsing, expect, home
-from tests.support.page.stories import cards
+from tests.support.page.stories import cards, page_of_turn
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 STATES = """
 async (ended) => {
   const { ToolCard } = await import("/page/js/cards/tool_card.js");
-  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: {} };
+  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: { store: new Map() } };
   const made = ["a", "b", "c", "d", "e", "f"].map((call) => new ToolCard(call, "mcp__maps__find<b>", view));
   const [begun, waiting, over, question, , handed] = made;
   handed.hand({ name: "get_weather", arguments: { city: "Oslo" } });
@@ -75,10 +76,10 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await page.goto(home(served))
         name = "maps · find<b>"
         answered = "maps · elicitation: Which?, answered by ann"
-        handed = "get_weather: Oslo, handed to the client"
+        handed = "get_weather: Oslo, sent to your app"
         last = [f"{name}, not run", f"{name}, done", answered, f"{name}, not run", handed]
         found = await page.evaluate(STATES, interrupted)
-        assert [found[0].endswith("outcome unknown"), found[1:]] == [True, last]
+        assert [found[0].endswith("interrupted, result unknown"), found[1:]] == [True, last]
         await expect(cards(page).locator(".card-time")).to_have_text("over 1:15")
         await expect(cards(page).locator(".card-rows")).to_have_text('near{\n  "lat": 1\n}')
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
@@ -117,3 +118,22 @@ async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: P
         )
         assert followed
         assert await layouts() - before < 50
+
+
+async def test_all_lines_of_a_command_are_counted_whatever_is_stored(tmp_path: Path) -> None:
+    """At the end, with all of it shown, in the middle where some is not stored, and opened again."""
+    async with page_of_turn(tmp_path, [native_bash("seq 1 100000")], "Done.") as (_, _, page):
+        card = cards(page)
+        await expect(card).to_have_attribute("data-state", "done")
+        count = card.locator(".tail-count")
+        await expect(count).to_contain_text("100,000 lines · the model saw 1,")
+        await card.get_by_role("button", name="Show all").click()
+        await expect(count).to_contain_text("100,000 lines · the model saw 1,")
+        await page.reload()
+        await expect(card.locator(".card-brief")).to_contain_text("100,000 lines · the model saw 1,")
+        await card.locator(".card-fold").click()
+        await card.get_by_role("button", name="Show all").click()
+        await card.get_by_role("button", name="Search").click()
+        await card.get_by_role("searchbox").fill("lines, ")
+        await expect(card.locator(".tail")).to_contain_text(" characters left out ...]")
+        await expect(card.locator(".tail-bar .tail-count")).to_contain_text("100,000 lines · the model saw 1,")

@@ -11,7 +11,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.support.models.replies import native_bash
 from tests.support.page.browser import Locator, Page, browsing, expect, home, shot
-from tests.support.page.stories import IN_VIEW, cards, page_of_turn
+from tests.support.page.stories import IN_VIEW, cards, page_of_turn, unfold
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -177,7 +177,8 @@ async def test_lines_become_a_screen_where_lines_cannot_show_them(tmp_path: Path
     async with page_of_turn(tmp_path, [native_bash(drawn)], [native_bash("seq 1 3000")], "Done.") as (_, _, page):
         card, lines = cards(page), cards(page, 1)
         await expect(lines).to_have_attribute("data-state", "done")
-        await expect(lines.locator(".tail-count")).to_have_text("3,000 lines, truncated for the model")
+        await expect(lines.locator(".tail-count")).to_contain_text("3,000 lines · the model saw 1,")
+        await unfold(page)
         await card.get_by_role("button", name="Show all").click()
         await expect(card.locator(".xterm-rows")).to_contain_text("a: done")
         await card.get_by_role("button", name="As lines").click()

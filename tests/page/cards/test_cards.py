@@ -16,7 +16,7 @@ from tests.support.models.pictures import CAT
 from tests.support.models.replies import native_bash
 from tests.support.models.upstream import answer, upstream
 from tests.support.page.browser import Browsing, Locator, Page, expect, shot
-from tests.support.page.stories import cards, held, let_go, page_of_turn
+from tests.support.page.stories import cards, held, let_go, page_of_turn, unfold
 from tests.support.sandbox.processes import alive, all_gone, endless
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -29,7 +29,7 @@ PROGRESS = "printf '\\033[1mbuilding\\033[m\\n'; for i in 10 20 30; do printf '\
 async def undo_by_hand(work: Path, browser: Browsing, page: Page) -> None:
     """Look at the changes of the turn that has made the file; undo them, once the file is as the turn has left it."""
     await page.get_by_role("button", name="Changes").click()
-    changes = page.get_by_role("dialog", name="Changes of this turn")
+    changes = page.get_by_role("dialog", name="Changes of this run")
     await expect(changes.locator("summary")).to_have_text(["table.csv created"])
     await expect(changes.locator(".diff")).to_contain_text("x,y")
     (work / "table.csv").write_text("by a person")
@@ -96,10 +96,9 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await expect(card.get_by_role("button", name="Stop command")).to_be_visible()
         let_go(tmp_path)
         await expect(card).to_have_attribute("data-state", "done")
-        await expect(card.locator(".card-extra")).to_have_text("exit 0")
         await expect(tail).to_contain_text("60\nover")  # it stays as it was watched, in its colours
         colour = "(one) => getComputedStyle(one).color"
-        assert await tail.get_by_text("over").evaluate(colour) == "rgb(126, 231, 135)"
+        assert await tail.get_by_text("over").evaluate(colour) == "rgb(26, 107, 52)"
         await expect(card.locator(".tail-count")).to_have_text("64 lines")
 
         failed = cards(page, 1)
@@ -108,15 +107,17 @@ async def test_a_command_is_watched_from_its_start_to_its_exit_code(tmp_path: Pa
         await expect(failed.locator(".tail")).to_contain_text("30\nno such file")
         await expect(failed.locator(".tail")).not_to_contain_text("exit code")
         await expect(cards(page, 2).locator(".card-state")).to_have_text("done")
+        await unfold(page)
         await see_files(tmp_path / "work", browser, page)
         await page.reload()
+        await unfold(page)
         await expect(card.locator(".card-brief")).to_have_text("5960over")
         fold = card.get_by_role("button", name="bash printf")
         await fold.focus()
         await page.keyboard.press("Enter")
         await expect(fold).to_have_attribute("aria-expanded", "true")
         await expect(tail).to_contain_text("over")
-        await expect(tail.get_by_text("over")).to_have_css("color", "rgb(126, 231, 135)")
+        await expect(tail.get_by_text("over")).to_have_css("color", "rgb(26, 107, 52)")
         await card.get_by_role("button", name="Show all").click()
         await expect(tail).to_contain_text("building\n[#] 30%\nlinked\n1\n2\n")
         await page.reload()
@@ -305,9 +306,9 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         await expect(refused.locator(".card-state")).to_have_text("refused")
         await expect(refused.locator(".card-reason")).to_contain_text("No tool is called 'telepathy'.")
         await expect(cut.locator(".card-state")).to_have_text("done")
-        await expect(cut.locator(".tail-count")).to_contain_text("truncated for the model")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await cut.get_by_role("button", name="Show all").click()
-        await expect(cut.locator(".tail-count")).to_have_text("9,001 lines")
+        await expect(cut.locator(".tail-count")).to_contain_text("9,001 lines · the model saw ")
         await expect(cut.locator(".tail")).to_contain_text('{"a": [1]}\n1\n2\n')
         await expect(cut.locator(".tail")).to_contain_text("\n4500\n")  # the model was not told that line
         await page.evaluate("document.fonts.ready")
@@ -364,9 +365,10 @@ async def test_a_call_that_waits_leads_to_the_question_and_tells_who_changed_it(
         await expect(first.locator(".card-state")).to_have_text("done")
         await first.locator(".card-fold").click()
         await expect(first.locator(".command")).to_have_text("touch instead")
-        await expect(first.locator(".card-note").first).to_have_text("Changed by local.")
+        await expect(first.locator(".card-note").first).to_have_text("Changed by you.")
         await expect(second.locator(".card-state")).to_have_text("waiting for you")
         waiting = (await served.client.get("/approvals")).json()["approvals"]
         where = f"/runs/{waiting[0]['run']}/approvals/{waiting[0]['call']}"
         await served.client.post(where, json={"decision": "deny", "note": "not today"})
-        await expect(second.locator(".card-state")).to_contain_text("denied by local over HTTP: “not today”")
+        await expect(second.locator(".card-state")).to_contain_text("not run: denied by you over HTTP: “not today”")
+        await expect(second).not_to_contain_text("Do not try it again")  # for the model alone

@@ -38,7 +38,7 @@ async def test_changed_files_that_run_on_the_owners_machine_are_listed(tmp_path:
         await expect(page.get_by_role("dialog", name="Makefile").locator("code")).to_contain_text("echo hello")
         await page.keyboard.press("Escape")
         await listed.get_by_role("button", name="View package.json").click()
-        changes = page.get_by_role("dialog", name="Changes of this turn")
+        changes = page.get_by_role("dialog", name="Changes of this run")
         await expect(changes.locator("summary")).to_have_text(["package.json changed"])
         await expect(changes.locator(".diff")).to_contain_text("postinstall")
         await expect(changes.get_by_role("button", name="Undo")).to_have_count(0)  # which would undo more than is shown

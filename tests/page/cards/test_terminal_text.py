@@ -85,16 +85,17 @@ async () => {
 """
 COLOURS = """
 async () => {
-  const { contrast, coloursOf } = await import("/page/js/terminal/ansi_colours.js");
+  const { contrast, coloursOf, TERMINALS } = await import("/page/js/terminal/ansi_colours.js");
   const { rgbOf } = await import("/page/js/terminal/ansi_style.js");
-  const backs = [[0x15, 0x17, 0x1a], [0x0c, 0x0d, 0x0f]];
   const all = [null, ...Array(256).keys(), 0x1000000, 0x1ffffff, 0x1777777, 0x10000ff];
   let least = 99;
   for (const fg of all) {
     for (const bg of [null, 0, 1, 3, 7, 8, 11, 15, 16, 21, 46, 102, 226, 231, 244, 0x1757575]) {
       for (const flags of [0, 2, 16, 18]) {
-        const { foreground, background } = coloursOf(fg, bg, flags);
-        for (const back of background ? [background] : backs) least = Math.min(least, contrast(foreground, back));
+        for (const terminal of Object.values(TERMINALS)) {
+          const { foreground, background } = coloursOf(fg, bg, flags, terminal);
+          least = Math.min(least, contrast(foreground, background ?? terminal));
+        }
       }
     }
   }

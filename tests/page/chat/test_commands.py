@@ -75,7 +75,7 @@ async def test_a_prompt_is_stored_and_used_with_its_blanks(tmp_path: Path) -> No
         refused = '{"prompts": [{"name": "z", "text": "y"}, {"name": "long", "text": "' + "y" * 16_001 + '"}]}'
         browser.expected.append("422")
         for content, words in (
-            ("[1]", "This file has no prompts."),
+            ("[1]", "There are no prompts in this file."),
             (wrong, "No prompt was imported: ../chat is not a name"),
             (refused, "The import stopped at long: "),
             (good, "1 prompt imported."),

@@ -54,7 +54,7 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
         await expect(page.locator("#composer").get_by_role("alert")).to_contain_text("paused")
         await expect(box).to_have_value("Two lines:\nthis is the second.")
         await expect(page.get_by_role("list", name="Attached files")).to_contain_text("cat.png")
-        await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
+        await expect(page.get_by_role("article", name="Run")).to_have_count(0)
         await shot(page, "composer-refused")
         await page.get_by_role("button", name="Remove cat.png").click()
 
@@ -63,9 +63,9 @@ async def test_what_could_not_be_sent_is_not_lost(tmp_path: Path) -> None:
         await served.client.post("/resume", json={})
         await box.press("Shift+Enter")
         await box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
-        await expect(page.get_by_role("article", name="Turn")).to_have_count(0)
+        await expect(page.get_by_role("article", name="Run")).to_have_count(0)
         await box.press("Enter")
-        await expect(page.get_by_role("article", name="Turn").get_by_text("Yes.")).to_be_visible()
+        await expect(page.get_by_role("article", name="Run").get_by_text("Yes.")).to_be_visible()
         await expect(box).to_have_value("")
         await box.fill("A draft of this one")
         await page.get_by_role("button", name="New conversation").click()
@@ -177,7 +177,7 @@ async def test_files_go_with_a_message(tmp_path: Path) -> None:
         assert base64.b64decode(body["message"][1]["data"]) == CAT
         assert base64.b64decode(body["message"][2]["data"]) == LAW
         await expect(attached).to_be_hidden()
-        turn = page.get_by_role("article", name="Turn")
+        turn = page.get_by_role("article", name="Run")
         await expect(turn).to_have_count(1)
         await expect(turn.get_by_role("img", name="cat.png")).to_be_visible()
         await expect(turn.get_by_role("button", name="notes.md 3 lines")).to_be_visible()
@@ -205,7 +205,7 @@ async def test_the_mode_that_asks_for_nothing_says_what_it_does_and_what_still_a
         await expect(meaning).to_be_hidden()
         await modes.select_option("auto")
         await expect(meaning).to_contain_text("Commands, the web, MCP servers and the network need no approval.")
-        await expect(meaning).to_contain_text("Still asked for: files that your own programs would run")
+        await expect(meaning).to_contain_text("You are still asked about files that your own programs would run")
         await expect(modes).to_have_accessible_description(re.compile("^Commands, the web, .* stay refused"))
         await page.reload()
         await expect(meaning).to_contain_text("need no approval")
@@ -251,3 +251,60 @@ async def test_a_picture_for_a_model_that_sees_none_goes_as_words(tmp_path: Path
         await expect(page.get_by_text("A cat, they say.")).to_be_visible()
         told = model.requests[-1].messages[-1]
         assert "[picture cat.png" in told.text and "What is it?" in told.text
+
+
+PASTE = """(text) => {
+  const carried = new DataTransfer();
+  carried.setData("text/plain", text);
+  const event = new ClipboardEvent("paste", { clipboardData: carried, bubbles: true, cancelable: true });
+  return document.getElementById("composer-text").dispatchEvent(event);
+}"""
+LONG = "".join(f"line {number} of a long text, with words enough to wrap\n" for number in range(3412))
+
+
+async def test_a_long_paste_is_an_attachment_that_can_be_read_and_put_into_the_message(tmp_path: Path) -> None:
+    model = Scripted(["I have read it."])
+    async with serving(tmp_path, model, window="200000") as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        box, attached = page.get_by_role("textbox", name="Message"), page.get_by_role("list", name="Attached files")
+        assert await page.evaluate(PASTE, "x" * 4_000), "a short one is left to the browser"
+        await box.fill("What is in it?")
+        assert not await page.evaluate(PASTE, LONG)
+        await expect(attached.get_by_role("listitem")).to_contain_text("3,412 lines")
+        await expect(box).to_have_value("What is in it?")
+        await page.reload()
+        chip = attached.get_by_role("button", name=re.compile("^Pasted text, .* KB, 3,412 lines"))
+        await expect(chip).to_have_count(1)
+        await chip.click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("line 0 of a long text")
+        await expect(dialog).not_to_contain_text("line 3411 ")
+        await dialog.get_by_role("button", name="Show more").click()
+        await expect(dialog).to_contain_text("line 3411 ")
+        await dialog.get_by_role("button", name="Put it into the message").click()
+        await expect(box).to_have_value(f"What is in it?\n\n{LONG}")
+        await expect(attached).to_be_hidden()
+
+        await box.fill("What is in it?")
+        assert not await page.evaluate(PASTE, LONG)
+        await page.get_by_role("button", name=re.compile("^Remove Pasted text")).click()
+        await expect(attached).to_be_hidden()
+        assert not await page.evaluate(PASTE, LONG)
+        await expect(attached).to_be_visible()
+        await page.get_by_role("button", name="New conversation").click()
+        await expect(attached).to_be_visible()  # the draft of a new conversation is this one
+        async with page.expect_request("**/chat") as asked:
+            await box.press("Enter")
+        words, file = json.loads((await asked.value).post_data or "")["message"]
+        assert words["text"] == f"What is in it?\n\npasted.txt:\n```txt\n{LONG}```"
+        assert base64.b64decode(file["data"]).decode() == LONG
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        assert LONG in model.requests[-1].messages[-1].text
+        shown = page.locator(".user-text")
+        await expect(shown).not_to_contain_text("line 3411 ")
+        await page.get_by_role("button", name="Show all").click()
+        await expect(shown).to_contain_text("line 3411 ")
+        await page.reload()
+        await expect(shown).to_contain_text("line 0 of")
+        await expect(attached).to_be_hidden()

@@ -13,7 +13,7 @@ from playwright.async_api import FilePayload
 from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Scripted
 from tests.support.models.pictures import CAT
-from tests.support.page.browser import Page, browsing, expect, home, say, shot
+from tests.support.page.browser import PHONE, Page, browsing, expect, home, say, shot
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -43,7 +43,7 @@ async def test_a_long_history_is_paged_and_the_reader_stays_where_they_are(tmp_p
         session = await begun(served, 25)
         page = await browser.page()
         await page.goto(f"{home(served)}/#{session}")
-        turns = page.get_by_role("article", name="Turn")
+        turns = page.get_by_role("article", name="Run")
         await expect(turns).to_have_count(20)
         await expect(turns.last.locator(".turn-foot")).to_be_in_viewport()
         await shot(page, "conversation-long")
@@ -104,20 +104,20 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await expect(page.get_by_text("It begins")).to_be_visible()
         await expect(page.locator(".working").get_by_text("Thinking")).to_be_hidden()
         await page.get_by_role("textbox", name="Message").fill("Later, please.")
-        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("queue")
         await page.get_by_role("button", name="Send").click()
-        turns = page.get_by_role("article", name="Turn")
+        turns = page.get_by_role("article", name="Run")
         await expect(turns.nth(1).get_by_text("Queued")).to_be_visible()
 
         await page.get_by_role("textbox", name="Message").fill("Be brief.")
-        await page.get_by_role("combobox", name="When it is read").select_option("steer")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("steer")
         await page.get_by_role("button", name="Send").click()
-        await expect(turns.first.get_by_text("The model reads this after the current step")).to_be_visible()
+        await expect(turns.first.get_by_text("The agent reads this after the current step")).to_be_visible()
         await shot(page, "conversation-waiting")
 
         other = await page.context.new_page()
         await other.goto(page.url)
-        there = other.get_by_role("article", name="Turn")
+        there = other.get_by_role("article", name="Run")
         await expect(there.nth(1).get_by_text("Queued")).to_be_visible()
 
         first.set()
@@ -126,7 +126,7 @@ async def test_words_in_between_are_read_soon_or_wait_for_their_turn(tmp_path: P
         await expect(there.last.get_by_text("And the next turn.")).to_be_visible()
         for words in ("Begin.", "Be brief.", "Later, please."):
             await expect(page.locator("#conversation").get_by_text(words, exact=True)).to_have_count(1)
-        await expect(page.get_by_text("The model reads this after the current step")).to_have_count(0)
+        await expect(page.get_by_text("The agent reads this after the current step")).to_have_count(0)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
 
 
@@ -141,11 +141,11 @@ async def test_what_waits_can_be_taken_back(tmp_path: Path) -> None:
         await say(page, "Begin.")
         await expect(page.get_by_text("It begins")).to_be_visible()
         await page.get_by_role("textbox", name="Message").fill("Later.")
-        await page.get_by_role("combobox", name="When it is read").select_option("queue")
+        await page.get_by_role("combobox", name="When the agent reads it").select_option("queue")
         await page.get_by_role("button", name="Send").click()
         await page.get_by_role("button", name="Cancel").click()
         await expect(
-            page.get_by_role("article", name="Turn").last.get_by_text("Cancelled before it started")
+            page.get_by_role("article", name="Run").last.get_by_text("Cancelled before it began")
         ).to_be_visible()
         first.set()
         await expect(page.get_by_text("It begins and ends.")).to_be_visible()
@@ -232,3 +232,49 @@ async def test_a_message_behind_a_long_answer_is_seen_where_it_was_sent(tmp_path
         await expect(page.get_by_text("The second answer.")).to_be_in_viewport()
         await expect(page.get_by_text("And now?").first).to_be_in_viewport()
         await expect(page.get_by_role("button", name="Scroll to the end")).to_be_hidden()
+
+
+async def test_the_outline_of_a_long_conversation_leads_to_its_places(tmp_path: Path) -> None:
+    headed = "## First\n\n" + LONG + "\n\n## Second `x`\n\nAnd.\n\n### Third\n\nEnd."
+    script = Scripted([*[LONG] * 7, headed, *[LONG] * 17], repeat=True)
+    async with serving(tmp_path, script) as served, browsing() as browser:
+        page = await browser.page()
+        opener = page.get_by_role("button", name="Outline")
+        outline = page.locator(".outline")
+        here = outline.locator("[aria-current]")
+        short = await begun(served, 7)
+        await page.goto(f"{home(served)}/#{short}")
+        await expect(page.get_by_role("article", name="Turn")).to_have_count(7)
+        await expect(opener).to_be_hidden()
+        await say(page, "Question 7.")
+        await opener.click()
+        await expect(outline.get_by_role("button")).to_have_text(
+            [*(f"Question {turn}." for turn in range(8)), "First", "Second x", "Third"]
+        )
+        await expect(here).to_have_text("Third")
+        await outline.get_by_role("button", name="Second x").click()
+        await expect(page.get_by_role("heading", name="Second x")).to_be_in_viewport()
+        await expect(page.get_by_role("heading", name="Second x")).to_be_focused()
+        await expect(here).to_have_text("Second x")
+        await shot(page, "outline-headings")
+
+        session = await begun(served, 45)
+        await page.goto(f"{home(served)}/#{session}")
+        await expect(page.get_by_role("article", name="Turn")).to_have_count(20)
+        await expect(outline.get_by_role("button")).to_have_count(45)
+        await expect(here).to_have_text("Question 44.")
+        await expect(outline.get_by_title("Earlier message")).to_have_count(25)
+        await here.focus()  # the one stop of the list
+        await page.keyboard.press("Home")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Question 1.", exact=True).first).to_be_in_viewport()
+        await expect(page.get_by_role("article", name="Turn")).to_have_count(45)
+        await expect(here).to_have_text("Question 1.")
+        await expect(outline.get_by_title("Earlier message")).to_have_count(0)
+        await page.set_viewport_size(PHONE)
+        await opener.click(force=True) if await outline.is_hidden() else None
+        await shot(page, "outline-phone")
+        await outline.get_by_role("button", name="Question 30.").click()
+        await expect(outline).to_be_hidden()  # it lay over the conversation
+        await expect(page.locator(".user-text").get_by_text("Question 30.", exact=True)).to_be_in_viewport()

@@ -26,7 +26,7 @@ async def two_turns(page: Page, served: Served) -> Locator:
     await expect(chat.get_by_text("Roses are red.")).to_be_visible()
     await say(page, "Violets?")
     await expect(chat.locator(".turn-foot")).to_have_count(2)
-    return chat.get_by_role("article", name="Turn").last
+    return chat.get_by_role("article", name="Run").last
 
 
 async def test_messages_are_edited_by_keyboard(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_files_go_with_an_edited_message(tmp_path: Path) -> None:
         async with browsing() as browser:
             page = await browser.page()
             await page.goto(f"{home(served)}/#{session}")
-            turn = page.get_by_role("article", name="Turn")
+            turn = page.get_by_role("article", name="Run")
             await turn.get_by_role("button", name="Edit message").click()
             await expect(turn.get_by_text("Its file is sent again.")).to_be_visible()
             await turn.get_by_role("textbox", name="Edit message").fill("Read it well")
@@ -115,7 +115,7 @@ async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -
         browser.expected.append("503")
         await page.goto(home(served))
         await say(page, "Roses?")
-        turn = page.get_by_role("article", name="Turn")
+        turn = page.get_by_role("article", name="Run")
         await expect(turn.locator(".turn-foot")).to_be_visible()
         refusal = {"error": {"code": "storage_failed", "message": "The disk is full."}}
         await page.route("**/fork", lambda route: route.fulfill(status=503, json=refusal))
@@ -191,7 +191,7 @@ async def test_calls_of_both_compared_answers_ask_for_approval(tmp_path: Path) -
             await expect(column.locator(".answer")).to_contain_text("Done.")
         await expect(columns).to_have_count(2)
         await columns.first.get_by_role("button", name="Continue with this one").click()
-        turn = page.get_by_role("article", name="Turn")
+        turn = page.get_by_role("article", name="Run")
         await turn.get_by_role("button", name="Answer again or compare").click()
         await page.get_by_role("menuitem", name="Answer again with another model").click()
         await expect(dialog.get_by_label("Model")).to_have_value("lab/qwen")

@@ -24,7 +24,7 @@ async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
         await expect(page.get_by_text("Answer 4.")).to_be_visible()
         await box.fill("/compact")
         await box.press("Enter")
-        note = page.get_by_text("The model receives a summary of the first 4 messages", exact=True)
+        note = page.get_by_text("The first 4 messages were summarised to save context.", exact=True)
         await expect(note).to_be_visible()
         await note.click()
         await expect(page.get_by_text("letters were sorted")).to_be_visible()
@@ -33,7 +33,7 @@ async def test_the_page_has_the_conversation_summarised(tmp_path: Path) -> None:
         await box.press("Enter")
         await box.fill("/compact")
         await box.press("Enter")
-        await expect(page.get_by_text("There is nothing yet in this conversation.")).to_have_count(1)
+        await expect(page.get_by_text("This conversation is still empty.")).to_have_count(1)
 
 
 async def test_the_terminal_has_the_conversation_summarised(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ async def test_the_terminal_has_the_conversation_summarised(tmp_path: Path) -> N
             shown.press("/resume\r")
             await shown.until("Sort the letters")
             shown.press("/compact\r")
-            await shown.until("The model receives a summary of the first 4 messages:")
+            await shown.until("The first 4 messages were summarised to save context:")

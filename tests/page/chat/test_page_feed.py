@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,71 +13,15 @@ from app.models.scripted import Pause, Scripted
 from tests.support.access.people import port_of
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import STORY_S, Page, browsing, cpu_ms, expect, home, say
-from tests.support.server.serving import Served, serving
+from tests.support.page.windows import ALONE, until_streams
+from tests.support.page.wire import wired
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 DELTAS = 5_000
 # What a connection that a test has cut makes the browser say.
 CUT = r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)"
-
-
-class Wire:
-    """Between a browser and the server: each stream ends once `most` bytes of it have passed; None ends none.
-
-    Those arrive, or streams would be cut for ever; each may have more than the one before.
-    """
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.most: int | None = None
-        self.cuts = 0
-        self.down = False  # nobody gets through
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def carry(self, to: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.down:
-            writer.transport.abort()
-            return
-        up, down = await asyncio.open_connection("127.0.0.1", to)
-        self._writers |= {writer, down}
-        try:
-            await asyncio.gather(self._copy(reader, down), self._copy(up, writer, bounded=True))
-        finally:
-            for one in (writer, down):
-                self._writers.discard(one)
-                one.close()
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, bounded: bool = False) -> None:
-        passed, streams = 0, False
-        with suppress(ConnectionError):
-            while block := await reader.read(1024):
-                streams = bounded and (streams or b"text/event-stream" in block)
-                passed += len(block) if streams else 0
-                writer.write(block)
-                await writer.drain()
-                if self.most is not None and passed > self.most:
-                    self.cuts += 1
-                    self.most += 8_000
-                    break
-        writer.close()
-
-    def cut(self) -> None:
-        """All that is under way ends in the middle of whatever it is."""
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-
-@asynccontextmanager
-async def wired(served: Served) -> AsyncGenerator[Wire, None]:
-    wire, to = Wire(), port_of(served)
-    server = await asyncio.start_server(lambda reader, writer: wire.carry(to, reader, writer), "127.0.0.1", 0)
-    wire.port = server.sockets[0].getsockname()[1]
-    try:
-        yield wire
-    finally:
-        server.close()
-        wire.cut()
 
 
 @only_at_night  # by day a line is cut and chops everything (test_life)
@@ -92,12 +34,12 @@ async def test_five_thousand_deltas_over_a_connection_that_is_cut_again_and_agai
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([reply])) as served,
-        wired(served) as wire,
+        wired(port_of(served)) as wire,
         browsing() as browser,
     ):
         browser.expected.append(CUT)
         page = await browser.page()
-        await page.goto(f"http://localhost:{wire.port}/")
+        await page.goto(wire.url)
         await say(page, "Count.")
         wire.most = 12_000
         for at, step in enumerate(steps):
@@ -116,12 +58,12 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["Before. ", Pause(go_on), "After."], ["Next."]])) as served,
-        wired(served) as wire,
+        wired(port_of(served)) as wire,
         browsing() as browser,
     ):
         browser.expected.append(CUT)
         page = await browser.page()
-        await page.goto(f"http://localhost:{wire.port}/")
+        await page.goto(wire.url)
         await say(page, "1")
         await expect(page.get_by_text("Before.")).to_be_visible()
         wire.down = True
@@ -137,76 +79,46 @@ async def test_a_lost_connection_shows_itself_and_heals_where_it_broke(tmp_path:
         await expect(page.get_by_text("Connection lost")).to_be_hidden()
 
 
-HIDING = """
-  let away = false;
-  Object.defineProperty(document, "hidden", { get: () => away });
-  Object.defineProperty(document, "visibilityState", { get: () => (away ? "hidden" : "visible") });
-  globalThis.look = (here) => { away = !here; document.dispatchEvent(new Event("visibilitychange")); };
-"""
-
-
-async def test_a_tab_that_nobody_looks_at_leaves_its_connection_to_others(tmp_path: Path) -> None:
-    async with (
-        asyncio.timeout(STORY_S),
-        serving(tmp_path, Scripted([["One."], ["Two."], ["Three."]])) as served,
-        browsing() as browser,
-    ):
-        context = await browser.context()
-        await context.add_init_script(HIDING)
-        session = (await served.chat("1"))[0]["session"]
-
-        async def opened() -> Page:
-            page = await context.new_page()
-            await page.goto(f"{home(served)}/#{session}")
-            await expect(page.get_by_text("One.")).to_be_visible()
-            await expect(page.get_by_text("Connected")).to_be_visible()
-            return page
-
-        places = served.services.presence._places
-        first = await opened()  # leads
-        [of_first] = places["local"]
-        second = await opened()
-        [of_second] = places["local"] - {of_first}
-        for page in (first, second):
-            await page.evaluate("look(false)")
-        await opened()
-        await of_second.wait_left()
-        assert not of_first.left, "one of them must hear of what waits for a person"
-        await served.chat("2", session=session)
-        await expect(first.get_by_text("Two.")).to_have_count(1)
-        await expect(second.get_by_text("Two.")).to_have_count(0)
-        await second.evaluate("look(true)")
-        await expect(second.get_by_text("Two.")).to_have_count(1)
-        await served.chat("3", session=session)
-        await expect(second.get_by_text("Three.")).to_have_count(1)
-
-
-@only_at_night  # by day one tab that nobody looks at leaves its connection, and is served when it is looked at again
-async def test_seven_tabs_in_a_row_all_work(tmp_path: Path) -> None:
+async def test_windows_without_a_shared_worker_take_turns_and_each_loads(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(STORY_S),
         serving(tmp_path, Scripted([["One."], ["Two."]])) as served,
         browsing() as browser,
     ):
         context = await browser.context()
-        await context.add_init_script(HIDING)
+        await context.add_init_script(ALONE)
         session = (await served.chat("1"))[0]["session"]
         pages: list[Page] = []
         for _ in range(8):
-            for page in pages:
-                await page.evaluate("look(false)")
             pages.append(await context.new_page())
             await pages[-1].goto(f"{home(served)}/#{session}")
             await expect(pages[-1].get_by_text("One.")).to_be_visible()
+            await expect(pages[-1].get_by_text("Connected")).to_be_visible()
+        await until_streams(served, "local", 3)
         await served.chat("2", session=session)
-        for page in (pages[-1], pages[0]):
-            await expect(page.get_by_text("Two.")).to_have_count(1)
-        presence = served.services.presence
-        while presence.streams("local") > 4:
-            leaving = [asyncio.create_task(place.wait_left()) for place in presence._places["local"]]
-            await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
-            for task in leaving:
-                task.cancel()
+        await expect(pages[-1].get_by_text("Two.")).to_have_count(1)
+        await expect(pages[0].get_by_text("Two.")).to_have_count(0)
+        await pages[0].evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it is looked at
+        await expect(pages[0].get_by_text("Two.")).to_have_count(1)
+
+
+async def test_the_page_says_at_once_that_the_browser_is_offline(tmp_path: Path) -> None:
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
+        browser.expected.append("ERR_INTERNET_DISCONNECTED")
+        page = await browser.page()
+        await page.goto(home(served))
+        await expect(page.get_by_text("Connected")).to_be_visible()
+        await page.evaluate(
+            "dispatchEvent(new Event('offline'))"
+        )  # as without a network; the server is on this machine
+        await page.evaluate("fetch('/livez')")
+        await expect(page.get_by_text("You are offline.")).to_be_hidden()
+        await page.context.set_offline(True)
+        await expect(page.get_by_text("You are offline.")).to_be_visible(timeout=1_500)
+        await page.context.set_offline(False)
+        await expect(page.get_by_text("You are offline.")).to_be_hidden(timeout=3_000)
+        await say(page, "1")
+        await expect(page.get_by_text("Fine.")).to_be_visible()
 
 
 # Every way to cut one stream in three must give the same events.
@@ -243,6 +155,7 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
 ) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
+        await page.add_init_script(ALONE)
         tries = 0
 
         async def broken_first(route: Route) -> None:
@@ -270,19 +183,21 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
 async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Path) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([["Fine."]])) as served, browsing() as browser:
         page = await browser.page()
+        await page.add_init_script(ALONE)
         await page.clock.install()
         await page.goto(home(served))
         await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
-        async with page.expect_response("**/events*"):
-            await page.clock.run_for(46_000)
-            await place.wait_left()
-            await page.clock.resume()
+        # The lid is closed: no timer runs, and the clock on the wall goes on.
+        await page.clock.set_system_time(time.time() + 60)
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await place.wait_left()
         await expect(page.get_by_text("Connected")).to_be_visible()
         [place] = served.services.presence._places["local"]
-        # The lid is closed: no timer runs, and the clock on the wall goes on.
-        await page.clock.set_system_time(time.time() + 3600)
-        await page.evaluate("dispatchEvent(new Event('online'))")
-        await place.wait_left()
+        await page.clock.set_system_time(time.time() + 120)
+        async with page.expect_response("**/events*"):
+            await page.clock.run_for(5_100)
+            await place.wait_left()
+        await page.clock.resume()
         await say(page, "1")
         await expect(page.get_by_text("Fine.")).to_be_visible()

@@ -140,7 +140,7 @@ async def test_the_timeline_is_a_slider_that_plays_until_now(tmp_path: Path) -> 
         await expect(line).to_have_attribute("aria-valuetext", re.compile(r"Start, event 1 of \d+"))
         for _ in range(2):
             await line.press("PageUp")
-        await expect(line).to_have_attribute("aria-valuetext", re.compile(r"Round 2, event \d+ of \d+"))
+        await expect(line).to_have_attribute("aria-valuetext", re.compile(r"Step 2, event \d+ of \d+"))
         await line.press("PageDown")
         await expect(line).to_have_attribute("aria-valuetext", re.compile("Round 1, event 2 of"))
         await page.get_by_label("Speed").select_option("100")
@@ -240,7 +240,7 @@ async def test_a_timeline_goes_on_with_its_run(tmp_path: Path) -> None:
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("slider", name="Timeline of this run")).to_be_focused()
         await expect(line).not_to_have_attribute("aria-valuemax", str(before))
-        await expect(line).to_have_attribute("aria-valuetext", re.compile("Round 2"))
+        await expect(line).to_have_attribute("aria-valuetext", re.compile("Step 2"))
         rest.set()
         await expect(page.locator(".turn-foot")).to_be_visible()
 

@@ -95,7 +95,7 @@ async def test_the_cursor_says_what_can_be_changed(tmp_path: Path) -> None:
         call = events[seq_of(events, "tool.started") - 1]["call"]
         rows = [
             ("tool.finished", "Result of the call", {"result": "two"}),
-            ("round.started", "Message of this turn", {"message": "two"}),
+            ("round.started", "Message of this run", {"message": "two"}),
             ("tool.started", "command", {"arguments": {"command": "two"}, "call": call}),
         ]
         for count, (kind, label, edit) in enumerate(rows, 1):
@@ -207,21 +207,22 @@ async def test_the_files_of_a_branch_are_taken_over(tmp_path: Path) -> None:
         await page.route(f"**/sessions/{branch}/changes", changes)
         await page.route(f"**/sessions/{branch}/take-over", answer)
         browser.expected.append("40[49]")
-        await choose(page, "Take over the files")
-        dialog = page.get_by_role("dialog", name="Take over the files of this branch")
+        await choose(page, "Copy the files to the workspace")
+        dialog = page.get_by_role("dialog", name="Copy the files of this branch to the workspace")
         await expect(dialog.locator(".diff")).to_contain_text("new")
         await shot(page, "take-over")
-        outcome, take = dialog.locator(".outcome"), dialog.get_by_role("button", name="Take over", exact=True)
+        outcome = dialog.locator(".outcome")
+        take = dialog.get_by_role("button", name="Copy to the workspace", exact=True)
         await take.click()
-        await dialog.get_by_role("button", name="Take over all").click()
+        await dialog.get_by_role("button", name="Copy all").click()
         await expect(outcome).to_have_text("Refused 1.")
         await take.click()  # the changes are shown anew
-        await dialog.get_by_role("button", name="Take over all").click()
+        await dialog.get_by_role("button", name="Copy all").click()
         await expect(dialog.locator("ul.problem")).to_have_text("notes.txt: it has changed since")
-        await dialog.get_by_role("button", name="Take over all").click()
-        await expect(outcome).to_contain_text("the files are in the workspace now")
+        await dialog.get_by_role("button", name="Copy all").click()
+        await expect(outcome).to_contain_text("The files are in the workspace now")
         assert sent == [{"fingerprint": "f1"}, {"fingerprint": "f2"}, {"fingerprint": "f2"}]
         await dialog.get_by_role("button", name="Close").click()
         await page.unroute(f"**/sessions/{branch}/changes")
-        await choose(page, "Take over the files")
+        await choose(page, "Copy the files to the workspace")
         await expect(dialog).to_contain_text("This branch works in the workspace itself")

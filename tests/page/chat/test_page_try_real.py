@@ -20,11 +20,11 @@ SCRIPT = [("I write.\n\n", native_bash("echo one > notes.txt")), "It is one.", "
 async def take_over(page: Page, menu: str = "More about this branch") -> Locator:
     """The dialog, once all of a branch was to be taken over."""
     await page.get_by_role("button", name=menu).click()
-    await page.get_by_role("menuitem", name="Take over the files").click()
-    dialog = page.get_by_role("dialog", name="Take over the files of this branch")
+    await page.get_by_role("menuitem", name="Copy the files to the workspace").click()
+    dialog = page.get_by_role("dialog", name="Copy the files of this branch to the workspace")
     await expect(dialog.locator(".diff")).to_contain_text("two")
-    await dialog.get_by_role("button", name="Take over", exact=True).click()
-    await dialog.get_by_role("button", name="Take over all").click()
+    await dialog.get_by_role("button", name="Copy to the workspace", exact=True).click()
+    await dialog.get_by_role("button", name="Copy all").click()
     await expect(dialog.locator(".outcome")).not_to_be_empty()
     return dialog
 
@@ -76,7 +76,7 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         files = await take_over(page)
         await shot(page, "take-real")
         await expect(files.locator("ul.problem")).to_have_text("notes.txt: it has changed since")
-        await files.get_by_role("button", name="Take over all").click()  # in vain
+        await files.get_by_role("button", name="Copy all").click()  # in vain
         await expect(files.locator(".outcome")).not_to_be_empty()
         await expect(files.locator("ul.problem")).to_have_count(1)
         await files.get_by_role("button", name="Close").click()
@@ -93,7 +93,7 @@ async def test_a_try_is_approved_compared_taken_over_and_undone(tmp_path: Path) 
         await page.go_back()
         await expect(page.locator(".branch-count")).to_have_count(0)
         files = await take_over(page, "Answer again")
-        await expect(files.locator(".outcome")).to_contain_text("the files are in the workspace now")
+        await expect(files.locator(".outcome")).to_contain_text("The files are in the workspace now")
         assert notes.read_text() == "two\n"
         await shot(page, "taken-real")
         await files.get_by_role("button", name="Undo").click()

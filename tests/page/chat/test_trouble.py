@@ -22,9 +22,9 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def broken(route: Route) -> None:
-    """The same file, but what it begins with breaks."""
+    """The same file, but what the status bar begins with breaks."""
     answer = await route.fetch()
-    text = (await answer.text()).replace("export function start(page) {", "export function start(page) { oh.no();")
+    text = (await answer.text()).replace('const bar = h("div", { class: "status-bar" });', "oh.no();")
     assert "oh.no" in text
     await route.fulfill(response=answer, body=text)
 
@@ -37,7 +37,7 @@ async def test_a_part_that_breaks_is_told_and_leaves_the_others_alone(tmp_path: 
     async with serving(tmp_path, Scripted(["It works."])) as served, browsing() as browser:
         browser.expected.append("oh is not defined")
         page = await browser.page(viewport=PHONE)
-        await page.route("**/js/panels/status_bar.js", broken)
+        await page.route("**/first.js", broken)
         await page.goto(home(served))
         line = page.get_by_role("alert").filter(has_text="Part of the page failed: oh is not defined")
         await expect(line).to_be_visible()
@@ -53,16 +53,30 @@ async def test_a_part_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         browser.expected.append("404|Failed to (load|fetch)")
         page = await browser.page()
-        await page.route("**/js/feed/store.js", missing)
+        await page.route("**/first.js", missing)
         await page.goto(home(served))
         line = page.get_by_role("alert").filter(has_text="A part of the page could not be loaded.")
         await expect(line).to_be_visible()
-        await page.unroute("**/js/feed/store.js")
+        await page.unroute("**/first.js")
         await line.get_by_role("button", name="Reload the page").click()
         await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
         await page.route("**/js/panels/settings_panel.js", missing)  # fetched when it is first wanted
         await page.get_by_role("button", name="Settings").click()
         await expect(line).to_be_visible()
+
+
+async def test_a_message_is_kept_while_what_shows_turns_cannot_be_loaded(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["It works."])) as served, browsing() as browser:
+        browser.expected.append("404|Failed to (load|fetch)")
+        page = await browser.page()
+        await page.route("**/turns.js", missing)
+        await page.goto(home(served))
+        await say(page, "Do you?")
+        await expect(page.get_by_text("Try again, or reload the page.")).to_be_visible()
+        await expect(page.get_by_role("textbox", name="Message")).to_have_value("Do you?")
+        await page.unroute("**/turns.js")
+        await page.get_by_role("button", name="Send").click()
+        await expect(turns(page).get_by_text("It works.")).to_be_visible()
 
 
 async def test_a_watcher_that_breaks_and_a_promise_that_nobody_waits_for_are_told(tmp_path: Path) -> None:
@@ -118,8 +132,8 @@ async def test_a_retry_counts_the_seconds_down(tmp_path: Path) -> None:
         await page.goto(home(served))
         await say(page, "Hello")
         note = page.locator(".note[data-code=retry]")
-        await expect(note).to_contain_text("did not answer (model_busy). Retry 1 in 20.0 s.")
-        await expect(note).to_contain_text(re.compile(r"· 1\d s left"))
+        await expect(note).to_have_text(re.compile(r"^\S+ is rate limited\. Retrying in 1\d s \(attempt 2 of 5\)\.$"))
+        await expect(page.locator(".working")).to_be_hidden()
         held.set()
         await expect(page.get_by_text("Here I am.")).to_be_visible()
-        await expect(note.locator(".note-left")).to_be_hidden()
+        await expect(note).to_contain_text("Retrying (attempt 2 of 5).")

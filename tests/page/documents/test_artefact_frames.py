@@ -167,7 +167,7 @@ async def test_nothing_makes_a_frame_that_sends(tmp_path: Path, unknown: tuple[s
 HELLO = "<h1>Hello</h1><link rel=preconnect href=//x.test><script>document.body.append('ran')</script>"
 PICTURE = '<svg viewBox="0 0 200 100" onload="x()"><rect width="200" height="100" fill="teal"/></svg>'
 STATIC = {"html": HELLO, "svg": PICTURE, "mermaid": "flowchart LR\n  A[Begin] --> B[End]"}
-STILL = "Shown without its scripts: this browser does not keep a preview offline."
+STILL = "Shown without its scripts: this browser cannot keep a preview off the network."
 
 
 async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_a_document_with_frames_is_shown_without_them(tmp_path: Path) -> N
         figures = await previewed(page, served)
         await expect(figures.frame_locator("iframe").locator("body")).to_contain_text("ranran")
         await expect(figures.frame_locator("iframe").locator("iframe")).to_have_count(0)
-        left_out = "Previews contain no inner frames: those of this document were left out."
+        left_out = "A preview cannot hold other pages: the frames of this document were left out."
         await expect(figures.locator(".artefact-note")).to_have_text(left_out)
 
 

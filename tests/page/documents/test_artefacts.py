@@ -129,7 +129,7 @@ async def test_a_preview_reaches_nothing(tmp_path: Path) -> None:
             assert {name: got[name] for name in REFUSED if not got[name].startswith("! ")} == {}, got
             assert got["popup"] == "null"
             note = page.locator(".artefact-note")
-            await expect(note).to_have_text("Previews have no network: what this one loads from elsewhere is missing.")
+            await expect(note).to_have_text("A preview has no network: what this one loads from elsewhere is missing.")
             await previews.first.click()
             await page.frame_locator("iframe").nth(1).get_by_text("Leave").click()
             await previews.first.click()

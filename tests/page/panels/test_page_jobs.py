@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.support.page.browser import STORY_S, Locator, browsing, expect, home, say, shot
+from tests.support.page.browser import STORY_S, Locator, browsing, choose, expect, home, say, shot
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -38,20 +38,20 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         page = await browser.page()
         await page.goto(home(served))
         button = page.locator(".jobs-button")
-        await expect(button).to_have_text("Jobs")
-        await button.click()
+        await expect(button).to_have_text("Background jobs")
+        await choose(page, "Background jobs")
         panel = page.get_by_role("complementary", name="Background jobs")
-        await expect(panel.get_by_text("A job is a command that runs in the background")).to_be_visible()
+        await expect(panel.get_by_text("A background job is a command that goes on")).to_be_visible()
 
         await say(page, "Do the first in the background.")
         running = panel.get_by_role("list", name="Running").get_by_role("listitem")
         await expect(running).to_have_count(1)
         await expect(running).to_contain_text("running")
-        await expect(button).to_have_text("1 job running")
+        await expect(button).to_have_text("1 background job is running")
         await running.get_by_role("button", name="2 more lines").click()
         await expect(running.locator(".job-command")).to_contain_text("exit 3")
         (tmp_path / "work/first").touch()
-        tail = running.get_by_role("group", name="Last lines of the job")
+        tail = running.get_by_role("group", name="Last lines of the background job")
         await expect(tail).to_contain_text("40")
         await expect(tail).not_to_contain_text("1\n2\n3\n")
         card = page.locator(".card-job").first
@@ -64,7 +64,7 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         await shot(page, "jobs")
 
         forever = running.filter(has_text="echo forever")
-        await forever.get_by_role("button", name="Stop job").click()
+        await forever.get_by_role("button", name="Stop background job").click()
         await expect(forever.get_by_role("button", name="Keep running")).to_be_focused()
         await forever.get_by_role("button", name="Stop it").click()
         ended = panel.get_by_role("list", name="Ended").get_by_role("listitem")
@@ -74,17 +74,18 @@ async def test_jobs_are_watched_stopped_and_looked_at_again(tmp_path: Path) -> N
         (tmp_path / "work/second").touch()
         await expect(ended).to_have_count(2)
         await expect(ended.first).to_contain_text("ended, exit code 3")
-        await expect(button).to_have_text("Jobs")
+        await expect(button).to_have_text("Background jobs")
         await _has_ended(card)
         await ended.first.locator("summary").click()
-        await expect(ended.first.get_by_role("group", name="Last lines of the job")).to_contain_text("<b>last</b>")
+        tail = ended.first.get_by_role("group", name="Last lines of the background job")
+        await expect(tail).to_contain_text("<b>last</b>")
         await shot(page, "jobs-ended")
         await page.keyboard.press("Escape")
-        await expect(button).to_be_focused()
+        await expect(page.get_by_role("button", name="Menu")).to_be_focused()
 
 
 async def _has_ended(card: Locator) -> None:
     """On the card of the call that has started the job."""
     await expect(card).to_contain_text("Background job: ended, exit code 3")
     await expect(card.locator(".tail")).to_contain_text("<b>last</b>")
-    await expect(card.get_by_role("button", name="Stop job")).to_be_hidden()
+    await expect(card.get_by_role("button", name="Stop background job")).to_be_hidden()

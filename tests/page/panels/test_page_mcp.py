@@ -14,7 +14,7 @@ from app.models.scripted import Scripted
 from tests import ROOT
 from tests.support.mcp.oauth import closed_server
 from tests.support.mcp.served import helper, serving_mcp, settled, write_list
-from tests.support.page.browser import Browsing, browsing, expect, home, shot
+from tests.support.page.browser import Browsing, browsing, choose, expect, home, shot
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -55,11 +55,11 @@ async def use_resources_and_prompts(browser: Browsing, page: Page) -> None:
     await notes.get_by_text("Resources", exact=True).click()
     await notes.get_by_role("button", name="Attach one").click()
     await expect(page.get_by_role("button", name="Remove notes-one.txt")).to_be_visible()
-    await notes.get_by_label("Other URI").fill("note://blob")
+    await notes.get_by_label("Other address (URI)").fill("note://blob")
     await notes.get_by_role("button", name="Attach", exact=True).click()
     await expect(page.get_by_role("button", name="Remove notes-blob")).to_be_visible()
     browser.expected.append("502")
-    await notes.get_by_label("Other URI").fill("note://nowhere")
+    await notes.get_by_label("Other address (URI)").fill("note://nowhere")
     await notes.get_by_role("button", name="Attach", exact=True).click()
     await expect(notes.get_by_text("no such resource: note://nowhere")).to_be_visible()
     await message.fill("My own words.")
@@ -89,14 +89,14 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
     async with serving_mcp(tmp_path, provider, servers) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        button = page.get_by_role("button", name="MCP")
+        button = page.locator(".status-item", has_text="MCP")
         await expect(button).to_contain_text("MCP: 3")
-        await button.click()
+        await choose(page, "MCP")
         shop = page.get_by_role("region", name="shop")
         await expect(shop.get_by_text("ready")).to_be_visible()
         sign.touch()
         await shop.get_by_role("button", name="Reconnect").click()
-        await expect(button).to_contain_text("MCP: 1 held")
+        await expect(button).to_contain_text("MCP: 1 waiting for you")
         await expect(shop.get_by_role("heading", name="pay")).to_be_visible()
         await expect(shop.get_by_text("Pays everything").first).to_be_visible()
         await shot(page, "mcp-held")
@@ -119,10 +119,10 @@ async def test_a_tool_that_has_changed_is_seen_with_its_difference_and_approved(
         assert "mcp__shop__pay" in (await settled(served, "shop")).tools
         await declare_trust(page, shop)
         other = page.get_by_role("region", name=SLASHED)
-        await other.get_by_role("button", name="Disable").click()
-        await expect(other.get_by_text("disabled")).to_be_visible()
-        await other.get_by_role("button", name="Enable").click()
-        await expect(other.get_by_role("button", name="Disable")).to_be_visible()
+        await other.get_by_role("button", name="Turn off").click()
+        await expect(other.get_by_text("turned off")).to_be_visible()
+        await other.get_by_role("button", name="Turn on").click()
+        await expect(other.get_by_role("button", name="Turn off")).to_be_visible()
         await other.get_by_text("Log", exact=True).click()
         await expect(other.get_by_label(f"Log of {SLASHED}")).not_to_be_empty()
         await shot(page, "mcp")
@@ -137,9 +137,9 @@ async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_
         browser.expected.append("422")
         page = await browser.page(color_scheme="dark")
         await page.goto(home(served))
-        await page.get_by_role("button", name="MCP").click()
+        await choose(page, "MCP")
         panel = page.get_by_role("complementary", name="MCP servers")
-        await expect(panel.get_by_text("No MCP servers yet.")).to_be_visible()
+        await expect(panel.get_by_text("MCP servers add tools.")).to_be_visible()
         await panel.get_by_text("Add a server").click()
         await panel.get_by_label("Address").fill("https://a.test/${HOME}")
         await panel.get_by_label("Name").fill("mine")
@@ -153,7 +153,7 @@ async def test_a_server_is_added_by_its_address_says_what_is_wrong_and_goes(tmp_
         await shot(page, "mcp-failed-dark")
         await mine.get_by_role("button", name="Remove").click()
         await served.client.post("/mcp/servers/mine/disable")  # what changes meanwhile does not take the question away
-        await expect(mine.get_by_text("disabled", exact=True)).to_be_visible()
+        await expect(mine.get_by_text("turned off", exact=True)).to_be_visible()
         await expect(mine.get_by_role("button", name="Cancel")).to_be_focused()
         await mine.get_by_role("button", name="Remove it").click()
         await expect(mine).to_have_count(0)
@@ -177,7 +177,7 @@ async def test_why_an_action_was_refused_is_shown_until_the_server_is_in_another
     async with serving_mcp(tmp_path, Scripted([]), {"shop": helper()}) as served, browsing() as browser:
         page = await browser.page()
         await page.goto(home(served))
-        await page.get_by_role("button", name="MCP").click()
+        await choose(page, "MCP")
         shop = page.get_by_role("region", name="shop")
         refusal = {"error": {"type": "server_error", "code": "unavailable", "message": "Not now."}}
         await page.route("**/shop/reconnect", lambda route: route.fulfill(status=503, json=refusal))
@@ -185,5 +185,5 @@ async def test_why_an_action_was_refused_is_shown_until_the_server_is_in_another
         await shop.get_by_role("button", name="Reconnect").click()
         await expect(shop.get_by_role("status")).to_have_text("Not now.")
         await served.client.post("/mcp/servers/shop/disable")
-        await expect(shop.get_by_text("disabled", exact=True)).to_be_visible()
+        await expect(shop.get_by_text("turned off", exact=True)).to_be_visible()
         await expect(shop.get_by_text("Not now.")).to_have_count(0)

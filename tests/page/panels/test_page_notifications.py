@@ -68,7 +68,7 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Add webhook").click()
         await expect(page.get_by_text("private_hosts")).to_be_visible()
         await page.get_by_label("Address").fill(there.url)
-        await page.get_by_label("A budget is nearly spent").uncheck()
+        await page.get_by_label("A budget is nearly used up").uncheck()
         await page.get_by_role("button", name="Add webhook").click()
         secret = await page.get_by_label("Secret of 127.0.0.1").input_value()
         await page.get_by_role("button", name="Test 127.0.0.1").click()
@@ -84,7 +84,7 @@ async def test_webhooks_and_push_on_the_page(tmp_path: Path) -> None:
         await page.get_by_role("button", name="Remove it").click()
         await expect(page.get_by_text("Last deliveries")).to_have_count(0)
         await page.get_by_label("Address").fill(there.url)
-        await page.get_by_label("It gets").select_option("ntfy")
+        await page.get_by_label("Format").select_option("ntfy")
         await page.get_by_role("button", name="Add webhook").click()
         await page.get_by_role("button", name="Test 127.0.0.1").click()
         assert (await there.got(3))[2].headers["title"] == "This is a test."
@@ -185,7 +185,7 @@ async def test_a_notification_of_a_call_opens_its_decision_and_decides_nothing(t
         turn = asyncio.create_task(served.chat("Go."))
         page = await browser.page(viewport=PHONE)
         await page.goto(home(served))
-        await expect(page.locator(".approval-others li")).to_contain_text("touch one")
+        await expect(page.locator(".approval-others li")).to_contain_text("Another conversation is waiting")
         [row] = (await served.client.get("/approvals")).json()["approvals"]
         if is_open:
             await worker_of(page)
@@ -211,10 +211,10 @@ async def test_a_failure_is_notified_in_the_background(tmp_path: Path) -> None:
         await page.add_init_script(NOTICES)
         await page.goto(home(served))
         await page.get_by_role("button", name="Settings").click()
-        await page.get_by_label("Notify me when a call waits").check()
+        await page.get_by_label("Notify me when an approval waits").check()
         await page.evaluate("window.away = true")
         await say(page, "Fail.")
-        await expect(page.locator(".session-state .running")).to_be_visible()
+        await expect(page.locator(".session-state.pulse")).to_be_visible()
         fails.set()
         await page.wait_for_function("() => window.notices.length === 1")
-        assert await page.evaluate("window.notices[0].title") == "A turn has failed"
+        assert await page.evaluate("window.notices[0].title") == "A run has failed"

@@ -10,7 +10,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
 from tests.support.page.axe import LOOKS, page_for_axe, violations
-from tests.support.page.browser import browsing, expect, home, shot, signed_in
+from tests.support.page.browser import browsing, expect, home, open_settings, shot, signed_in
 from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -106,7 +106,7 @@ async def test_axe_finds_nothing_in_what_a_person_sets(tmp_path: Path, look: str
             found += await violations(page, command)
             await shot(page, f"{command}-{look}")
             await page.keyboard.press("Escape")
-        await page.get_by_role("button", name="Settings").click()
+        await open_settings(page)
         for section, shown in (("People", "no expiry"), ("Decisions", "allow"), ("Signed-in devices", "No device")):
             await page.locator("#panel").get_by_text(section, exact=True).first.click()
             await expect(page.locator("#panel").get_by_text(shown).first).to_be_visible()

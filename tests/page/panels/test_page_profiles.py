@@ -35,9 +35,9 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await expect(page.locator("#conversation").get_by_text("Done.")).to_be_visible()
         await page.get_by_role("button", name="More for Look around").click()
         await page.get_by_role("menuitem", name="Options").click()
-        await panel.get_by_text("Options in force").click()
-        values = panel.get_by_role("region", name="Options in force")
-        await expect(values.get_by_role("row", name="Rounds at most 20 server")).to_be_visible()
+        await panel.get_by_text("Options in use").click()
+        values = panel.get_by_role("region", name="Options in use")
+        await expect(values.get_by_role("row", name="Most steps 20 server")).to_be_visible()
         await panel.get_by_label("Profile").select_option("careful")
         await panel.get_by_role("button", name="Save", exact=True).click()
         await expect(values.get_by_role("row", name="Approvals Ask before changes profile careful")).to_be_visible()
@@ -51,7 +51,7 @@ async def test_a_profile_is_added_and_chosen(tmp_path: Path) -> None:
         await panel.get_by_text("Hooks", exact=True).click()
         row = panel.get_by_role("list", name="Hooks").get_by_role("listitem")
         await expect(row).to_have_text("ledgerobserver, after_answer: /bin/false")
-        await expect(panel.locator(".pairs", has_text="Failed calls")).to_have_text("Hooks1Failed calls2Dropped0")
+        await expect(panel.locator(".pairs", has_text="Failed calls")).to_have_text("Hooks1Failed calls2Skipped0")
     assert "Quote the lines." in model.requests[-1].opening()[0].text
     assert "Quote the lines." not in model.requests[0].opening()[0].text
 

@@ -37,9 +37,9 @@ async def test_rules_are_tried_on_the_past(tmp_path: Path) -> None:
     (tmp_path / "dragoman.toml").write_text(RULES_FILE)
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
         panel = await opened_rules(await browser.page(), served)
-        await panel.get_by_role("button", name="Try on the past").first.click()
+        await panel.get_by_role("button", name="Try it on past calls").first.click()
         await expect(panel.get_by_text("This rule decides 1 of 1 calls")).to_be_visible()
         await expect(panel.get_by_role("cell", name="Refused")).to_be_visible()
-        await panel.get_by_role("button", name="Try all rules on the past").click()
+        await panel.get_by_role("button", name="Try all rules on past calls").click()
         await expect(panel.get_by_text("One call of the last 90 days")).to_be_visible()
         await expect(panel.get_by_role("row", name="bash")).to_have_count(2)

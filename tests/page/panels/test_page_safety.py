@@ -22,7 +22,7 @@ async def test_a_guard_is_switched_for_new_runs(tmp_path: Path) -> None:
         await served.chat("Before.")
         await page.get_by_role("button", name="Settings").click()
         await page.locator("#panel").get_by_text("Guards of runs", exact=True).click()
-        switches = page.locator("#panel").get_by_role("switch", name="the model checks")
+        switches = page.locator("#panel").get_by_role("switch", name="It costs one more request")
         await expect(switches).to_have_count(2)
         canary = page.locator("#panel").get_by_role("switch", name="Canary")
         await expect(canary).not_to_be_checked()

@@ -27,7 +27,7 @@ async def test_a_secret_is_added_replaced_and_removed(tmp_path: Path) -> None:
         async def add() -> None:
             await panel.get_by_label("Name", exact=True).fill("github")
             await panel.get_by_label("Value", exact=True).fill(VALUE)
-            await panel.get_by_label("Variable").fill("GITHUB_TOKEN")
+            await panel.get_by_label("Environment variable").fill("GITHUB_TOKEN")
             await panel.get_by_label("Hosts").fill("api.github.com, github.com")
             await panel.get_by_label("Only these paths").fill("/repos/**, GET /user")
             await panel.get_by_role("button", name="Add secret").click()

@@ -12,7 +12,19 @@ import pytest
 from playwright.async_api import FilePayload
 
 from app.models.scripted import Reply, Scripted
-from tests.support.page.browser import PHONE, REFUSED_PROBE, STORY_S, Locator, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import (
+    PHONE,
+    REFUSED_PROBE,
+    STORY_S,
+    Locator,
+    Page,
+    browsing,
+    choose,
+    expect,
+    home,
+    say,
+    shot,
+)
 from tests.support.page.stories import shell
 from tests.support.server.serving import serving
 
@@ -50,7 +62,7 @@ async def looking(folder: Path, *replies: Reply, phone: bool = False) -> AsyncGe
         browser.expected += ["403|409", REFUSED_PROBE]  # a name that is refused, a file that is there already
         page = await browser.page(**({"viewport": PHONE, "has_touch": True, "is_mobile": True} if phone else {}))
         await page.goto(home(served))
-        await page.get_by_role("button", name="Files", exact=True).click()
+        await choose(page, "Files")
         await expect(row(page, "notes.md")).to_be_visible()
         yield page, work
 
@@ -106,7 +118,7 @@ async def test_the_tree_is_walked_with_the_keyboard_and_files_are_shown_inert(tm
         assert await page.evaluate("window.ran") is None, "nothing of a file runs"
         await page.keyboard.press("Escape")
         await page.keyboard.press("Escape")
-        await expect(page.get_by_role("button", name="Files", exact=True)).to_be_focused()
+        await expect(page.get_by_role("button", name="Menu")).to_be_focused()
 
 
 async def test_files_are_put_there_renamed_removed_and_brought_back(tmp_path: Path) -> None:

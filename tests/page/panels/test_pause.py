@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from app.models.scripted import Pause, Scripted
 from tests.support.access.people import bearer
-from tests.support.page.browser import browsing, expect, say, shot, signed_in
+from tests.support.page.browser import browsing, choose, expect, say, shot, signed_in
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -24,17 +25,18 @@ async def test_an_admin_pauses_stops_what_runs_and_goes_on_and_a_user_only_sees_
         for name, page in pages.items():
             await signed_in(page, served, tokens[name])
         admin, user = pages["root"], pages["ann"]
-        await expect(admin.get_by_role("button", name="Pause")).to_be_visible()
+        await expect(admin.get_by_role("button", name="Settings")).to_be_visible()
         await expect(user.get_by_role("button", name="Settings")).to_be_visible()
-        await expect(user.get_by_role("button", name="Pause")).to_have_count(0)
-        await expect(user.get_by_role("button", name="MCP")).to_have_count(0)
+        await user.get_by_role("button", name="Menu").click()
+        await expect(user.get_by_role("menuitem", name=re.compile("Pause|MCP"))).to_have_count(0)
+        await user.keyboard.press("Escape")
         await say(admin, "Hello")
         await expect(admin.get_by_text("One moment")).to_be_visible()
-        await admin.get_by_role("button", name="Pause").click()
+        await choose(admin, "Pause")
         asked = admin.get_by_role("dialog", name="Pause the server?")
         await shot(admin, "pause")
         await asked.get_by_role("button", name="Pause and stop everything").click()
-        await expect(admin.get_by_text("An admin has paused the server.")).to_be_visible()
+        await expect(admin.get_by_text("Stopped: an admin has paused the server.")).to_be_visible()
         for page in (admin, user):
             await expect(page.get_by_role("region", name="The server is paused")).to_be_visible()
         await expect(user.get_by_role("button", name="Resume")).to_have_count(0)

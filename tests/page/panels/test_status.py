@@ -12,7 +12,7 @@ from app.models.scripted import DEMO, Scripted
 from tests.support.models.chatting import WHOLE, chat_with
 from tests.support.models.upstream import upstream
 from tests.support.nightly import only_at_night
-from tests.support.page.browser import PHONE, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import PHONE, Page, browsing, choose, expect, home, say, shot
 from tests.support.page.stories import too_wide
 from tests.support.server.serving import serving
 
@@ -42,10 +42,10 @@ async def test_the_bar_tells_model_context_tokens_cost_and_sandbox(tmp_path: Pat
         before = await context.text_content() or ""
         await page.reload()
         await expect(context).to_have_text(before)
-        await bar.get_by_role("button", name="Sandboxed").click()
+        await choose(page, "Sandboxed")
         await expect(page.get_by_role("complementary", name="Where commands run")).to_contain_text("Level: ")
         await page.keyboard.press("Escape")
-        await expect(bar.get_by_role("button", name="Sandboxed")).to_be_focused()
+        await expect(bar.get_by_role("button", name="Menu")).to_be_focused()
 
 
 async def test_the_tokens_tell_how_much_of_the_prompt_is_that_of_the_request_before(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_the_tokens_tell_how_much_of_the_prompt_is_that_of_the_request_bef
         await say(page, "Hello")
         await page.get_by_role("group", name="Status").get_by_role("button", name="Context:").click()
         panel = page.get_by_role("complementary", name="Tokens")
-        await expect(panel).to_contain_text("0 % · first request")
+        await expect(panel).to_contain_text("0 % · the first request")
         await say(page, "Again")
         await expect(panel.get_by_text(re.compile(r"^9\d %$"))).to_be_visible()
         await shot(page, "tokens-prefix")
@@ -68,15 +68,15 @@ async def test_the_tokens_tell_how_much_of_the_prompt_is_that_of_the_request_bef
 
 async def test_no_sandbox_is_a_warning_and_a_phone_reaches_all_of_the_bar(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(DEMO), unsafe_no_sandbox="true") as served, browsing() as browser:
-        page = await browser.page(viewport=PHONE | {"width": 320}, has_touch=True)
+        page = await browser.page(viewport=PHONE | {"width": 320}, has_touch=True, is_mobile=True)
         await page.goto(home(served))
         await say(page, "Hello")
         bar = page.get_by_role("group", name="Status")
         await expect(bar.get_by_role("button", name="Context:")).to_be_visible()
         assert await too_wide(page) == []
-        for name in ("Model:", "Context:", "No sandbox", "MCP", "Jobs", "Pause", "Settings"):
+        for name in ("Model:", "Context:", "No sandbox", "Menu"):
             box = await bar.get_by_role("button", name=name).bounding_box()
-            assert box and box["height"] >= 24 and box["width"] >= 24, (name, box)
+            assert box and box["height"] >= 44 and box["width"] >= 44, (name, box)
         await bar.get_by_role("button", name="No sandbox").tap()
         told = page.get_by_role("complementary", name="Where commands run")
         await expect(told).to_contain_text("they can do everything that the server's account can")
@@ -109,7 +109,7 @@ async def test_the_bar_says_when_the_model_reads_less_than_there_is(tmp_path: Pa
         context = page.get_by_role("group", name="Status").get_by_role("button", name="Context:")
         for number in range(3):
             await say(page, f"Message {number}. " + "A long one. " * 120)
-            await expect(page.get_by_role("article", name="Turn").get_by_text("Well.")).to_have_count(number + 1)
+            await expect(page.get_by_role("article", name="Run").get_by_text("Well.")).to_have_count(number + 1)
         await expect(context).to_contain_text("· shortened")
         await context.click()
         await expect(page.get_by_role("complementary", name="Tokens")).to_contain_text("Older messages:")

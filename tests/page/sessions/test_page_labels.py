@@ -17,7 +17,7 @@ async def test_labels_are_shown_and_added(tmp_path: Path) -> None:
         page = await browser.page()
         await page.goto(home(one.served))
         await say(page, "What of ACME?")
-        await expect(page.get_by_text("This conversation now carries: customer.")).to_be_visible()
+        await expect(page.get_by_text("This conversation now has the labels: customer.")).to_be_visible()
         await expect(page.locator("#conversation").get_by_text("ACME is fine.")).to_be_visible()
         badges = page.locator(".session-labels .badge")
         await expect(badges).to_have_text(["customer"])
@@ -33,5 +33,5 @@ async def test_labels_are_shown_and_added(tmp_path: Path) -> None:
         await expect(badges).to_have_text(["customer", "secret"])
         await page.reload()
         await expect(page.locator(".session-labels .badge")).to_have_text(["customer", "secret"])
-        await expect(page.get_by_text("This conversation now carries: customer.")).to_be_visible()
+        await expect(page.get_by_text("This conversation now has the labels: customer.")).to_be_visible()
         assert one.holds() == ["local"]

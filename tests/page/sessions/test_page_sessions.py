@@ -123,7 +123,7 @@ async def test_a_conversation_is_deleted_by_who_means_it(tmp_path: Path) -> None
         await more.click()
         await page.get_by_role("menuitem", name="Delete").click()
         await box.get_by_role("button", name="Delete").click()
-        await expect(page.get_by_text("Your conversations are listed here.")).to_be_visible()
+        await expect(page.get_by_text("Your conversations will appear here.")).to_be_visible()
         await expect(page).to_have_url(f"{home(served)}/")
         assert (await served.client.get("/sessions")).json()["sessions"] == []
 

@@ -10,6 +10,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.support.access.identity import PUBLIC_URL, SECRET, STAFF, People, configure, real_provider
 from tests.support.page.browser import STORY_S, Page, browsing, expect, home, say, shot
+from tests.support.page.windows import ALONE
 from tests.support.replicas.nginx import free_port
 from tests.support.server.serving import serving
 
@@ -70,7 +71,7 @@ async def test_a_person_signs_in_at_the_provider_and_out_of_it(tmp_path: Path, m
             german = await browser.context(locale="de-DE")
             page = await german.new_page()
             await page.goto(home(served))
-            await expect(page.get_by_role("button", name="Anmelden mit Example")).to_be_visible()
+            await expect(page.get_by_role("button", name="Mit Example anmelden")).to_be_visible()
 
 
 async def test_an_admin_whom_a_proxy_names_stays_that_person(tmp_path: Path) -> None:
@@ -78,12 +79,13 @@ async def test_an_admin_whom_a_proxy_names_stays_that_person(tmp_path: Path) -> 
     (tmp_path / "dragoman.toml").write_text(f'public_url = "{PUBLIC_URL}"\n{proxied}')
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted([])) as served, browsing() as browser:
         page = await browser.page(extra_http_headers={"Remote-User": "ann"})
+        await page.add_init_script(ALONE)  # Playwright gives them to no worker
         await page.goto(home(served))
         await page.get_by_role("button", name="Settings").click()
-        await expect(page.get_by_text("The proxy in front of this server has signed you in.")).to_be_visible()
+        await expect(page.get_by_text("You are signed in by the proxy in front of this server.")).to_be_visible()
         await page.get_by_text("People", exact=True).click()
         await page.get_by_label("Name", exact=True).fill("ci")
-        await page.get_by_role("button", name="Create a token").click()
+        await page.get_by_role("button", name="Make a token").click()
         await expect(page.get_by_label("Token of ci")).to_be_visible()
         # It is a program's: the page goes on as ann.
         assert await page.evaluate("sessionStorage.getItem('dragoman.token')") is None

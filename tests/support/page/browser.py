@@ -32,10 +32,12 @@ __all__ = [
     "Locator",
     "Page",
     "browsing",
+    "choose",
     "cpu_ms",
     "expect",
     "home",
     "needed",
+    "open_settings",
     "say",
     "shot",
     "signed_in",
@@ -119,6 +121,20 @@ async def say(page: Page, words: str) -> None:
     """Write a message and send it."""
     await page.get_by_role("textbox", name="Message").fill(words)
     await page.get_by_role("button", name="Send").click()
+
+
+async def choose(page: Page, name: str) -> None:
+    """Choose a row of the status bar's menu."""
+    await page.get_by_role("group", name="Status").get_by_role("button", name="Menu").click()
+    await page.get_by_role("menuitem", name=name).click()
+
+
+async def open_settings(page: Page) -> None:
+    """Open the settings, whose button is in the drawer of a phone."""
+    drawer = page.get_by_role("button", name="Conversations")
+    if await drawer.is_visible():
+        await drawer.click()
+    await page.get_by_role("button", name="Settings").click()
 
 
 async def shot(page: Page, name: str) -> None:

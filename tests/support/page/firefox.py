@@ -1,4 +1,4 @@
-"""Firefox ESR without a display, driven by WebDriver BiDi (https://w3c.github.io/webdriver-bidi/)."""
+"""Firefox ESR without a display, driven by WebDriver BiDi (https://www.w3.org/TR/webdriver-bidi/)."""
 
 from __future__ import annotations
 

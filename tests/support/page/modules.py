@@ -19,19 +19,13 @@ def imported(path: Path) -> list[Path]:
     return found
 
 
-def reached(entries: list[Path], static: bool = False) -> set[Path]:
-    """All that these modules import in the end; `static`: without what is fetched when it is first needed."""
+def reached(entries: list[Path]) -> set[Path]:
+    """All that these modules import in the end."""
     seen: set[Path] = set()
     left = list(entries)
     while left:
         path = left.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        left += [one for one in imported(path) if not static or one not in _on_demand(path)]
+        if path not in seen:
+            seen.add(path)
+            left += imported(path)
     return seen
-
-
-def _on_demand(path: Path) -> set[Path]:
-    names = re.findall(r"""\bimport\(\s*["'](\.{1,2}/[^"']+)["']""", path.read_text())
-    return {(path.parent / name).resolve() for name in names}

@@ -35,11 +35,16 @@ def pauses(count: int) -> list[Pause]:
 
 
 def turns(page: Page) -> Locator:
-    return page.get_by_role("article", name="Turn")
+    return page.get_by_role("article", name="Run")
 
 
 def cards(page: Page, number: int = 0) -> Locator:
     return page.locator(".card").nth(number)
+
+
+async def unfold(page: Page) -> None:
+    """Show the calls of a run that has ended."""
+    await page.locator(".steps-line[aria-expanded=false]").first.click()
 
 
 async def too_wide(page: Page) -> list[str]:

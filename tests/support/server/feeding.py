@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +71,7 @@ class Feed:
 
 @asynccontextmanager
 async def feeding(
-    served: Served, session: str | None = None, after: str = "", **headers: str
+    served: Served, session: str | Sequence[str] | None = None, after: str = "", **headers: str
 ) -> AsyncGenerator[Feed, None]:
     sent = headers | ({"last-event-id": after} if after else {})
     where = {"session": session} if session else {}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.base.output_buffer import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, OutputBuffer
+from tools.base.output_buffer import LINE_CHARACTERS, TAIL_LINES, TEXT_CHARACTERS, OutputBuffer, lines_of
 
 
 def fed(*blocks: bytes, most: int = TEXT_CHARACTERS) -> OutputBuffer:
@@ -66,9 +66,23 @@ def test_long_output_keeps_head_and_end_and_says_how_much_is_missing() -> None:
     text = fed(*[written[at : at + 65_536] for at in range(0, len(written), 65_536)]).text()
     assert len(text) <= TEXT_CHARACTERS
     head, _, rest = text.partition("\n[... ")
+    lines, _, rest = rest.partition(" lines, ")
     count, _, end = rest.partition(" characters left out ...]\n")
     assert head.startswith("line 0\nline 1\n") and end.endswith("line 999998\nline 999999\n")
     assert int(count.replace(",", "")) == len(written) - len(head) - len(end)
+    assert len(head.splitlines()) + int(lines.replace(",", "")) + len(end.splitlines()) == 1_000_000
+
+
+def test_lines_that_are_not_kept_are_counted() -> None:
+    """With those that are, one that is cut included, they are all that were written."""
+    for line in ("line\n", "x\r\n", "long " * 100 + "\n", "\n"):
+        count = 2 * TEXT_CHARACTERS // len(line) + 1
+        output = fed(line.encode() * count)
+        head = output.part(0, TEXT_CHARACTERS)
+        end = output.part(head.start + len(head.text), TEXT_CHARACTERS)
+        assert end.start > len(head.text) and not head.missing
+        assert lines_of(head.text) + end.missing + lines_of(end.text) == count
+    assert fed(b"x" * 2 * TEXT_CHARACTERS).part(TEXT_CHARACTERS, 1).missing == 0
 
 
 @pytest.mark.parametrize("length", [TEXT_CHARACTERS - 1, TEXT_CHARACTERS, TEXT_CHARACTERS + 1])
@@ -103,7 +117,7 @@ def test_bytes_that_come_one_by_one_cost_no_more_than_in_blocks() -> None:
 def test_lines_that_are_cut_go_whole() -> None:
     lines = "".join(f"line {number} of many\n" for number in range(20_000))
     head, _, rest = fed(lines.encode()).text().partition("\n[... ")
-    told, _, end = rest.partition(" characters left out ...]\n")
+    told, _, end = rest.partition(" lines, ")[2].partition(" characters left out ...]\n")
     assert lines.startswith(f"{head}\n") and lines.endswith(f"\n{end}")
     assert int(told.replace(",", "")) == len(lines) - len(head) - len(end)
     assert len(head) + len(end) > TEXT_CHARACTERS - 200

@@ -27,6 +27,8 @@ async def test_much_output_is_bounded_and_its_head_and_tail_are_right(tmp_path: 
         assert (tail.start, tail.data) == (len(whole) - TAIL, whole[-TAIL:])
         gap = await jobs.output(job.id, ANN, offset=2 * HEAD, size=10)
         assert (gap.start, gap.data) == (len(whole) - TAIL, whole[-TAIL:][:10])
+        # Both ends are cut in a line, which is counted on each side.
+        assert len(whole[:HEAD].splitlines()) + gap.missing + len(whole[-TAIL:].splitlines()) == 1_000_000
     assert (tmp_path / "data" / "jobs" / job.id / OUTPUT).stat().st_size < 2.2 * HEAD
 
 

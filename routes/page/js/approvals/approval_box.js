@@ -1,7 +1,7 @@
 /** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import { effectOf, renderArguments, isQuestion, questionOf, reasonOf } from "./call_description.js";
+import { effectOf, isQuestion, isUnboxed, questionOf, reasonOf, renderArguments } from "./call_description.js";
 import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -112,7 +112,7 @@ export class ApprovalBox {
 
   /** Shows `ask` or one of the forms; `moved`: by an action of the user. */
   #show(mode, { moved = true } = {}) {
-    this.mode = mode;
+    this.mode = this.element.dataset.mode = mode;
     this.problem.show("");
     this.form = this.#form(mode);
     fill(this.body, this.#content(mode));
@@ -145,22 +145,29 @@ export class ApprovalBox {
   /** Sets the tools, which can arrive later than the call. */
   setTools(tools) {
     this.#setRow(this.row, tools);
-    this.body.querySelector(".approval-facts").replaceWith(this.#facts());
+    this.body.querySelector(".approval-why").replaceWith(this.#facts());
     const had = this.foot.contains(document.activeElement);
     if (this.mode === "ask") this.#show("ask", { moved: false });
     if (had && this.mode === "ask") this.element.focus();
     this.#tray.settle();
   }
 
+  /** One sentence: why it asks, or what becomes of an answer, or that no sandbox holds it. The others are folded. */
   #facts() {
+    const server = this.#page.store.get("server") ?? {};
     const about = this.tool?.name.startsWith("mcp__") ? escapeText(this.tool.description) : null;
+    const reason = reasonOf(this.row);
+    const effect = effectOf(this.row, server, this.tool);
+    const first = this.question || isUnboxed(this.row, server) ? effect : reason;
     const facts = [
-      [t("approvals.reason"), reasonOf(this.row)],
-      [t("approvals.effect"), effectOf(this.row, this.#page.store.get("server"), this.tool)],
-      about && [t("approvals.description"), about],
-    ];
-    const rows = facts.filter(Boolean).map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]);
-    return h("dl", { class: "approval-facts" }, rows);
+      [t("approvals.reason"), reason],
+      [t("approvals.effect"), effect],
+      [t("approvals.description"), about],
+    ].filter(([, words]) => words && words !== first);
+    const rows = facts.map(([name, words]) => [h("dt", {}, name), h("dd", { dir: "auto" }, words)]);
+    const more = h("details", {}, h("summary", {}, t("approvals.details")), h("dl", { class: "approval-facts" }, rows));
+    more.open = Boolean(this.body?.querySelector(".approval-why > details[open]"));
+    return h("div", { class: "approval-why" }, h("p", { dir: "auto" }, first), rows.length ? more : null);
   }
 
   /** Whether a grant for the session would have an effect: some tools always require approval. */

@@ -3,7 +3,7 @@
 import { changeDiff } from "../text/diff.js";
 import { h } from "../dom/elements.js";
 import { exactBlock, escapeLine, escapeText, warnings } from "../text/exact_text.js";
-import { titleOf } from "../cards/call_title.js";
+import { inWords, requestedHosts, titleOf } from "../cards/call_title.js";
 import { t, ts } from "../dom/more_texts.js";
 
 const MCP = /^mcp__(.+?)__(.+)$/;
@@ -20,12 +20,6 @@ const OWN_QUESTION = "ask_user__question"; // of the tool ask_user
 export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.tool === "elicitation";
 
 const inBackground = ({ command, background }) => background === true || /^\s*#!?bg\s*(\n|$)/.test(command ?? "");
-
-/** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
-export function requestedHosts({ network }) {
-  if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
-  return network ? t("approvals.any_host") : null;
-}
 
 const COMMANDS = new Set(["bash", "python"]);
 const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan", "manage_schedules"];
@@ -56,9 +50,16 @@ export function summaryOf({ name, arguments: given }) {
 // The form replaces the instructions for the command line.
 const REST = / Approve (with the answers|once you) .*$/;
 
+// Sentences of the server for any client, and those for people.
+const ASKS_FIRST = /^.* This run asks first \(approval: ask\)\./s;
+const NETWORK = /It would run with network \(([^)]*)\), and could send them what the sandbox can read\./;
+
 /** The reason why approval is required. */
 export function reasonOf({ name, reason }) {
-  return escapeText(isQuestion(name) ? reason.replace(REST, "") : reason);
+  if (isQuestion(name)) return escapeText(reason.replace(REST, ""));
+  const network = (_, hosts) =>
+    t("approvals.reason.network", { hosts: hosts === "any public host" ? t("approvals.any_host") : hosts });
+  return escapeText(reason.replace(ASKS_FIRST, () => t("approvals.reason.ask")).replace(NETWORK, network));
 }
 
 const isText = (value) => typeof value === "string";
@@ -90,11 +91,12 @@ export function renderArguments({ name, arguments: given }, origins = null) {
   if (name === "submit_plan" && Array.isArray(given.steps)) return planSteps(given.steps);
   const drawn = RENDERERS[name] ?? {};
   const fits = Object.keys(drawn).length > 0 && Object.keys(drawn).every((key) => isText(given[key]));
-  const rest = Object.entries(given).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
+  const shown = COMMANDS.has(name) ? inWords(given) : given;
+  const rest = Object.entries(shown).filter(([key]) => !fits || !Object.hasOwn(drawn, key));
   const rows = rest.flatMap(([key, value]) => row(key, valueShown(key, value, origins)));
   return [
-    rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     fits ? Object.values(drawn).map((draw) => draw(given, origins)) : null,
+    rows.length ? h("dl", { class: "approval-arguments" }, rows) : null,
     rest.length || fits ? null : h("p", { class: "faint" }, t("approvals.arguments.none")),
     origins?.list() ?? null,
     renderWarnings(given),
@@ -122,6 +124,10 @@ function renderWarnings(given) {
 }
 
 const SANDBOXES = { __proto__: null, bubblewrap: "bubblewrap", landlock: "Landlock" };
+
+/** Whether a command would run where no sandbox, or not a whole one, keeps it from this machine. */
+export const isUnboxed = ({ name }, { sandbox, boxed }) =>
+  COMMANDS.has(name) && !(Object.hasOwn(SANDBOXES, sandbox) && boxed);
 
 function sandboxEffect(given, { sandbox, boxed: whole, networked }) {
   const box = SANDBOXES[sandbox];

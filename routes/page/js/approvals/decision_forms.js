@@ -1,6 +1,6 @@
 /** Forms for a decision: edited arguments, and what else to allow for the session. */
 
-import { requestedHosts } from "./call_description.js";
+import { requestedHosts } from "../cards/call_title.js";
 import { button, h } from "../dom/elements.js";
 import { InvalidInput } from "./elicitation.js";
 import { escapeLine, invisibleIn, withoutInvisible } from "../text/exact_text.js";

@@ -104,6 +104,7 @@ const cardOf = ({ kind, source }) =>
 function jump(span) {
   const show = () => {
     const card = cardOf(span);
+    card?.dispatchEvent(new Event("reveal"));
     card?.scrollIntoView({ block: "center" });
     card?.querySelector("button, a, summary")?.focus({ preventScroll: true });
   };

@@ -1,4 +1,4 @@
-/** The tray of waiting calls: the first one of the open conversation in full, all others as a list. */
+/** The tray of waiting calls: the first one of the open conversation in full, its others as a list, and those elsewhere as a line. */
 
 import { request } from "../feed/api.js";
 import { summaryOf } from "./call_description.js";
@@ -7,7 +7,7 @@ import { deciderOf } from "../cards/call_title.js";
 import { announce, button, fill, focusMessageBox, h, icon } from "../dom/elements.js";
 import { escapeLine } from "../text/exact_text.js";
 import { notifyButton } from "./notifications.js";
-import { pieces, t } from "../dom/more_texts.js";
+import { t } from "../dom/more_texts.js";
 
 const SETTLE_MS = 400; // ignores clicks on buttons that have just moved
 const NOTE_MS = 12_000;
@@ -161,16 +161,16 @@ export class Tray {
     const here = this.#here;
     const mine = this.#rows.filter((row) => isOf(row, here));
     const whole = mine.find((row) => keyOf(row) === this.#chosen) ?? mine[0] ?? null;
-    const others = this.#rows.filter((row) => row !== whole);
+    const [own, elsewhere] = [mine.filter((row) => row !== whole), this.#rows.filter((row) => !mine.includes(row))];
     const before = this.#layout;
+    this.head.hidden = !whole;
     if (whole === null || keyOf(whole) !== (this.#box && keyOf(this.#box.row))) this.#showBox(whole);
-    const lines = others.map((row) => this.#line(row, here));
+    const lines = [...own.map((row) => this.#line(row)), this.#elsewhere(elsewhere)].filter(Boolean);
     const words = (elements) => [...elements].map((element) => element.textContent).join("\n");
-    if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(others)) fill(this.list, lines);
-    this.list.hidden = !others.length;
-    const count = this.#rows.length;
-    this.heading.textContent = t("approvals.waiting", { count });
-    this.head.hidden = !count;
+    if (words(lines) !== words(this.list.children) || before !== this.#layoutWith(lines.map((line) => line.dataset)))
+      fill(this.list, lines);
+    this.list.hidden = !lines.length;
+    this.heading.textContent = t("approvals.waiting", { count: mine.length });
     if (before !== this.#layout) this.settle();
   }
 
@@ -188,7 +188,7 @@ export class Tray {
     fill(this.place, this.#box?.element);
     if (!had) return;
     // Not into the next call: continued typing must not decide something unread.
-    if (this.#rows.length) this.heading.focus();
+    if (row) this.heading.focus();
     else focusMessageBox();
   }
 
@@ -208,19 +208,19 @@ export class Tray {
     }
   }
 
-  #line(row, here) {
-    const place = () => pieces("approvals.in", { title: h("bdi", {}, this.#titleOf(row.session)) });
-    const where = isOf(row, here) ? null : [h("span", { class: "faint" }, place()), " "];
-    const line = h("span", { class: "approval-line" }, where, h("code", {}, briefly(row)));
-    const label = { "aria-label": t("approvals.show.named", { name: briefly(row) }) };
-    const show = button(t("approvals.show"), () => this.show(row), label);
+  #line(row, name = briefly(row), shown = h("code", {}, name)) {
+    const line = h("span", { class: "approval-line" }, shown);
+    const show = button(t("approvals.show"), () => this.show(row), {
+      "aria-label": t("approvals.show.named", { name }),
+    });
     return h("li", { dataset: { call: row.call } }, line, show);
   }
 
-  #titleOf(session) {
-    const sessions = this.#page.store.get("sessions");
-    const title = Array.isArray(sessions) && sessions.find((one) => one.id === session)?.title;
-    return title ? t("approvals.title", { title: escapeLine(title) }) : t("approvals.in.another");
+  /** Other conversations that wait, in one line, which leads to the first of them. */
+  #elsewhere([row, ...more]) {
+    if (!row) return null;
+    const words = t("approvals.others", { count: new Set([row, ...more].map(({ session }) => session)).size });
+    return this.#line(row, words, words);
   }
 
   /** The call was decided here, or the server reports that it no longer waits. */

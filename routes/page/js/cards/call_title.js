@@ -56,11 +56,30 @@ export function iconOf(name) {
   return rowOf(name)[1] ?? "tool";
 }
 
+/** The hosts that a command requests, as text; null if none. Reads `network` as the server does. */
+export function requestedHosts({ network }) {
+  if (Array.isArray(network)) return network.length ? network.map((host) => escapeLine(String(host))).join(", ") : null;
+  return network ? t("approvals.any_host") : null;
+}
+
+/** The arguments of a command, with words for a network that is not limited; hosts are shown as they are. */
+export const inWords = ({ network, ...rest }) =>
+  network === true
+    ? { ...rest, [t("card.field.network")]: t("approvals.any_host") }
+    : { ...rest, ...(network && { network }) };
+
 const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "link"]);
+
+const own = new Set(["local"]); // names of the reader; "local" is the only account of a server without tokens
+
+/** Names the reader, whose decisions are "by you". */
+export const nameReader = ({ name }) => own.add(name);
+
+export const personOf = (by) => (own.has(by) ? t("by.you") : escapeLine(by ?? ""));
 
 /** The person who has decided a call, and the door: `ann in the terminal`. */
 export function deciderOf(by, door) {
-  const person = escapeLine(by ?? "");
+  const person = personOf(by);
   return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 

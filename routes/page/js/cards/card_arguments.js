@@ -1,5 +1,6 @@
 /** The arguments of a tool call: first as they stream in, then as parsed. */
 
+import { inWords } from "./call_title.js";
 import { codeBlock } from "../text/code.js";
 import { changeDiff } from "../text/diff.js";
 import { button, fill, h, icon } from "../dom/elements.js";
@@ -23,8 +24,8 @@ const command = (words) => foldable(h("pre", { class: "command", dir: "ltr", tab
 
 // tool name -> renders its main argument, and returns the others
 const RENDERERS = {
-  bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), rest],
-  python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), rest],
+  bash: ({ command: words, ...rest }) => [words === undefined ? null : command(String(words)), inWords(rest)],
+  python: ({ code, ...rest }) => [code === undefined ? null : codeBlock(String(code), "python"), inWords(rest)],
   write_file: ({ content, ...rest }) => [codeBlock(String(content ?? ""), fileLanguage(rest.path)), rest],
   edit_file: ({ old, new: after, ...rest }) => [changeDiff(String(old ?? ""), String(after ?? "")), rest],
 };
@@ -62,7 +63,7 @@ export class CardArguments {
     const drawn = Object.hasOwn(RENDERERS, this.#name) && RENDERERS[this.#name](this.fields);
     const [main, rest] = drawn || [null, this.fields];
     const rows = Object.entries(rest).filter(([name, value]) => !IN_TITLE.has(name) || typeof value !== "string");
-    const note = by && h("p", { class: "card-note" }, t("card.changed_by", { by: escapeText(by) }));
+    const note = by && h("p", { class: "card-note" }, t("card.changed_by", { by }));
     fill(this.element, note, main, rows.length ? table(rows) : null);
     this.element.hidden = !this.element.childNodes.length;
   }

@@ -1,6 +1,6 @@
 /** The header of a tool's card: tool, title, state, elapsed time, and the stop button. */
 
-import { button, fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon, iconButton } from "../dom/elements.js";
 import { formatDuration } from "../dom/clock.js";
 import { t } from "../dom/texts.js";
 import { iconOf, nameOf } from "./call_title.js";
@@ -31,7 +31,7 @@ export class CardHead {
     this.mark = h("span", { class: "card-mark" });
     this.open = false;
     this.mayStop = onStop !== null;
-    const parts = [h("span", { class: "card-arrow" }, icon("right")), this.mark, this.tool, this.title];
+    const parts = [this.mark, this.tool, this.title, h("span", { class: "card-arrow" }, icon("right"))];
     const props = { class: "card-fold", "aria-expanded": "false", "aria-controls": body.id };
     this.fold = button(parts, () => onFold(!this.open), props);
     this.extra = h("span", { class: "card-extra" });
@@ -61,9 +61,22 @@ export class CardHead {
   show(state, words) {
     const [usual, drawing] = STATES[state];
     fill(this.state, icon(drawing), words ?? usual);
-    const focused = document.activeElement === this.stop;
+    const had = document.activeElement; // hiding must not lose the focus
     this.stop.hidden = state !== "running" || !this.mayStop;
-    if (focused && this.stop.hidden) this.fold.focus({ preventScroll: true }); // hiding must not lose the focus
+    if (this.answer) this.answer.hidden = state !== "waiting";
+    if ([this.stop, this.answer].includes(had) && had.hidden) this.fold.focus({ preventScroll: true });
+  }
+
+  /** A way to where a waiting call is decided, as long as it waits. */
+  offerAnswer(onAnswer) {
+    this.answer?.remove();
+    this.answer = button([icon("bell"), t("card.answer")], onAnswer, { class: "card-answer" });
+    this.state.after(this.answer);
+  }
+
+  /** A branch that begins before this call. */
+  offerTry(onTry) {
+    this.extra.before(iconButton(t("try.open"), "again", onTry, { class: "quiet card-try" }));
   }
 
   /** Leaves the title to screen readers. */

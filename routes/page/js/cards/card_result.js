@@ -1,13 +1,14 @@
 /** The result of a tool: output, diff, file or untrusted text; and a preview of a few lines. */
 
 import { codeBlock } from "../text/code.js";
-import { counted, diffOf, rowOf } from "../text/diff.js";
-import { rowsOfUnified } from "../text/diff_rows.js";
+import { diffOf, rowOf } from "../text/diff.js";
+import { counted, rowsOfUnified } from "../text/diff_rows.js";
 import { h } from "../dom/elements.js";
 import { pieces, t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { fileLanguage } from "../text/file_language.js";
 import { parseJSON } from "../text/json.js";
+import { countWords, linesSeen } from "../terminal/excerpts.js";
 import { Tail } from "../terminal/output_tail.js";
 import { nameOf } from "./call_title.js";
 import { foundPassages, passageList } from "../text/found_passages.js";
@@ -20,6 +21,15 @@ const JSON_MOST = 200_000;
 const EXIT =
   /\n\[(?:exit code \d+(?:, (?<signal>\w+))?|stopped after (?<limit>.+ s), the time limit|stopped by the person after [^\n]*)\]$/;
 const PAGE_NOTE = /\n?\[(?<note>(?:Lines \d+ to|Only the first|Characters \d+ to)[^\n]*)\]$/;
+
+const STOPPED = /^This call was stopped before it finished; what it had done by then is unknown\.(?: It had printed:)?/;
+
+/** The text of a result or refusal for people: without its end that advises the model. */
+export function forPeople(text, advice) {
+  const end = advice && text.endsWith(advice) ? advice.length : 0;
+  const shown = text.slice(0, text.length - end) + (end && /^[:;]/.test(advice) ? "." : "");
+  return shown.replace(STOPPED, () => t("card.stopped.output"));
+}
 
 const NOTE_MOST = 300; // length of such a trailer
 
@@ -49,20 +59,21 @@ const RESULTS = {
   search_files: ofPassages,
 };
 
-function ofProcess({ text, tail, exitCode }) {
+function ofProcess({ text, tail, exitCode, lines }) {
   const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
   const output = text.slice(0, text.length - end.length);
   const why = [
-    exitCode === undefined ? null : t("card.exit", { code: String(exitCode) }),
+    !exitCode ? null : t("card.exit", { code: String(exitCode) }),
     signal,
     limit && t("card.limit", { limit }),
   ];
+  const count = lines && h("p", { class: "tail-count" }, countWords(lines, linesSeen(output)));
   return {
     element: () => {
-      tail.end(output === "(no output)" ? "" : output);
+      tail.end(output === "(no output)" ? "" : output, lines);
       return output === "(no output)" ? h("p", { class: "card-note" }, t("job.silent")) : null;
     },
-    brief: () => (output === "(no output)" ? null : lastLines(output)),
+    brief: () => (output === "(no output)" ? null : [lastLines(output), count]),
     extra: why.filter(Boolean).join(", "),
   };
 }
@@ -79,7 +90,10 @@ function ofChange({ text, fields }) {
   }
   return {
     element: () => [note(first), diffOf(rows, String(fields.path))],
-    brief: () => h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)),
+    brief: () => [
+      h("div", { class: "diff" }, changes.slice(0, BRIEF).map(rowOf)),
+      changes.length > BRIEF && t("card.more_changes", { count: changes.length - BRIEF }),
+    ],
     extra: `+${added} −${removed}`,
     replacesArguments: true,
   };

@@ -5,14 +5,14 @@ import { CardArguments } from "./card_arguments.js";
 import { CardHead, STATES } from "./card_head.js";
 import { ChangedFiles } from "./changed_files.js";
 import { fileElement } from "./message_files.js";
-import { resultOf } from "./card_result.js";
+import { forPeople, resultOf } from "./card_result.js";
 import { startTicking } from "../dom/clock.js";
-import { announce, button, fill, h, hasSelection, icon, onNextFrame } from "../dom/elements.js";
+import { announce, fill, h, hasSelection, onNextFrame } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { escapeText } from "../text/exact_text.js";
 import { Tail } from "../terminal/output_tail.js";
-import { deciderOf, nameOf, titleOf } from "./call_title.js";
+import { deciderOf, nameOf, personOf, titleOf } from "./call_title.js";
 import { callOutput } from "../feed/output.js";
 
 const PROCESSES = new Set(["bash", "python"]);
@@ -21,7 +21,7 @@ const STOPPED = /^This call was stopped before|\n\[stopped by the person after [
 const STARTED_JOB = /^Started (job_\w+) in the background\./;
 const SILENT_S = 3; // after which input is offered to a command that has printed nothing
 const LONG_S = 5; // the end of longer calls is announced to screen readers
-const FOLDED_STATES = new Set(["done", "handed", "refused", "unrun"]);
+const FOLDED_STATES = new Set(["waiting", "done", "handed", "refused", "unrun"]); // the tray has what waits
 const TERMINAL_STATES = new Set(["done", "failed", "handed", "refused", "stopped", "unknown", "unrun"]);
 const DECISIONS = {
   approved: (by) => ["next", t("card.decision.approved", { by })],
@@ -60,7 +60,6 @@ export class ToolCard {
   constructor(call, name, view) {
     Object.assign(this, { call, name, view });
     this.given = new CardArguments(name);
-    this.note = h("div", { class: "card-approval", hidden: true });
     this.result = h("div", { class: "card-result" });
     this.problem = new Problem();
     this.whole = view.page.readOnly ? null : callOutput(view.asked.run, call);
@@ -77,8 +76,8 @@ export class ToolCard {
     const onStop = view.page.readOnly ? null : () => this.#stop();
     this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop });
     this.element = h("section", { class: "card", role: "group", dataset: { call } });
-    const { note, problem, brief, body, pictures, files } = this;
-    this.element.append(this.head.element, note, problem.element, brief, body, pictures, files.element);
+    const { problem, brief, body, pictures, files } = this;
+    this.element.append(this.head.element, problem.element, brief, body, pictures, files.element);
     if (!writing.has(view)) writing.set(view, new Set());
     writing.get(view).add(this);
     this.#setState("writing");
@@ -128,7 +127,8 @@ export class ToolCard {
     if (focused && !reads) this.tail.box.focus({ preventScroll: true }); // hiding must not lose the focus
   }
 
-  finish({ ok, text, duration_s, exit_code }) {
+  finish({ ok, text: written, duration_s, exit_code, lines, advice }) {
+    const text = forPeople(written, advice);
     this.#seconds = duration_s;
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
@@ -138,20 +138,21 @@ export class ToolCard {
       fileName: `${name}-${call}`,
       fields: this.given.fields,
     };
-    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, ...told });
+    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, lines, ...told });
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
-    if (job && this.view.page && !this.view.page.readOnly) this.#followJob(job);
-    this.#setState(ok ? "done" : STOPPED.test(text) ? "stopped" : "failed");
+    if (job && !this.view.page.readOnly) this.job = this.#followJob(job);
+    this.#setState(ok ? "done" : STOPPED.test(written) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
 
   /** The output of the background job that the call has started. */
   async #followJob(job) {
     const { JobTail } = await import("./job_tail.js");
-    this.job = new JobTail(job, this.view.page.store);
-    this.brief.after(this.job.element);
+    const tail = new JobTail(job, this.view.page.store);
+    this.brief.after(tail.element);
+    return tail;
   }
 
   /** A picture that the call has returned. */
@@ -166,34 +167,32 @@ export class ToolCard {
     this.#setState("handed");
   }
 
-  reject({ reason, name }) {
+  reject({ reason: written, name, advice }) {
+    const reason = forPeople(written, advice); // empty where the person's own decision says it
     if (name && name !== this.name) this.#setCall(name, this.given.fields);
     if (this.#state !== "refused") this.#stateText = null;
     this.#result = {
       element: () => null,
-      brief: () => h("p", { class: "card-reason", dir: "auto" }, escapeText(reason.slice(0, REASON))),
+      brief: () => reason && h("p", { class: "card-reason", dir: "auto" }, escapeText(reason.slice(0, REASON))),
       stays: true,
     };
     this.#setState("refused", this.#stateText);
   }
 
   /** Waiting for approval: the tray above the composer has the buttons. */
-  ask({ seq, call, name, arguments: given, reason }) {
+  ask({ seq, call, name, arguments: given }) {
     this.#question = call;
     this.#setCall(name, given);
     this.#offerTry(seq);
-    const answer =
-      !this.view.page.readOnly &&
-      button([icon("bell"), t("card.answer")], () => this.#toTray(), { class: "card-answer" });
-    fill(this.note, h("span", { dir: "auto" }, escapeText(reason ?? "")), answer);
+    if (!this.view.page.readOnly) this.head.offerAnswer(() => this.#toTray());
     this.#setState("waiting");
   }
 
   resolve({ decision, by, door, arguments: given, note }) {
     const decisions = QUESTION.test(this.name) ? ANSWERS : DECISIONS;
     const [state, words] = decisions[decision]?.(deciderOf(by, door)) ?? ["next", decision];
-    if (given) this.#changedBy = by;
-    if (given) this.given.settle(given, { by });
+    if (given) this.#changedBy = personOf(by);
+    if (given) this.given.settle(given, { by: this.#changedBy });
     this.#setState(state, note ? `${words}: “${escapeText(note)}”` : words);
   }
 
@@ -207,12 +206,25 @@ export class ToolCard {
     this.#setState(state);
   }
 
+  /** Of a run that has ended: `folds` if it shows no failure, picture or running job, `isRead` if the reader is in it. */
+  get step() {
+    const state = this.#state;
+    const isRead = this.#chosen || this.tail.opened || this.element.contains(document.activeElement);
+    return {
+      isRead: isRead || hasSelection(this.element),
+      folds: state === "done" && this.pictures.hidden && !this.job,
+      failed: state === "failed" || state === "unknown",
+      seconds: this.#seconds ?? 0,
+      key: this.given.fields.path ?? this.call,
+    };
+  }
+
   /** The conversation was switched. */
   leave() {
     writing.get(this.view).delete(this);
     this.#untick?.();
     this.#untick = null;
-    this.job?.leave();
+    this.job?.then((tail) => tail.leave());
   }
 
   /** A button for a branch that begins before this call, at the first event of it. */
@@ -222,7 +234,7 @@ export class ToolCard {
     this.#triable = true;
     const { call } = this.element.dataset;
     const open = () => tryFrom({ at: seq, call, edit: { arguments: this.given.fields } });
-    this.body.append(button(t("try.open"), open, { class: "card-try foot-button" }));
+    this.head.offerTry(open);
   }
 
   #setCall(name, given) {
@@ -257,7 +269,6 @@ export class ToolCard {
       this.#showInput();
     }
     this.head.show(state, words);
-    this.note.hidden = state !== "waiting";
     this.#title();
     this.#updateSiblings();
     this.#updateClock();
@@ -317,7 +328,7 @@ export class ToolCard {
     this.body.hidden = !open;
     if (open) this.#drawResult();
     this.head.hideTitle(open && PROCESSES.has(this.name) && !this.given.element.hidden); // the body has the command
-    const brief = over && (!open || this.#result?.stays) ? this.#result?.brief?.() : null;
+    const brief = over && (!open || this.#result?.stays) && this.#result?.brief?.();
     fill(this.brief, brief);
     this.brief.hidden = !brief;
   }

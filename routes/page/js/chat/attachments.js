@@ -2,7 +2,7 @@
 
 import { request } from "../feed/api.js";
 import { PICTURES } from "../cards/message_files.js";
-import { announce, fill, h, iconButton } from "../dom/elements.js";
+import { announce, button, fill, h, iconButton } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 
@@ -10,7 +10,7 @@ const PDF = "application/pdf";
 const SHOWN_BYTES = 32 * 1024; // of a text that is also part of the message: the model need not open it
 
 export class Attachments {
-  #files = []; // {name, type, part()} and their thumbnails
+  #files = []; // of `readFile`
   #reading = 0;
 
   /** `onChange()` after something was added or removed. */
@@ -47,6 +47,34 @@ export class Attachments {
     this.onChange();
   }
 
+  /** The long texts that were pasted. */
+  get pasted() {
+    return this.#files.filter((file) => file.pasted).map((file) => file.pasted);
+  }
+
+  /** Adds a long text that was pasted; `intoMessage(text)` puts it into the message box instead. */
+  async addPasted(text, { isWanted, intoMessage }) {
+    this.#reading++;
+    try {
+      const [{ pastedFile }, data] = await Promise.all([import("./pasted.js"), base64(new Blob([text]))]);
+      const file = pastedFile(text, data, () => {
+        this.#drop(file);
+        intoMessage(text);
+      });
+      if (isWanted()) this.#append(file);
+    } catch {
+      intoMessage(text);
+    }
+    this.#reading--;
+    this.onChange();
+  }
+
+  /** Removes the texts that were pasted into another draft. */
+  dropPasted() {
+    this.#files = this.#files.filter((file) => !file.pasted);
+    this.#draw();
+  }
+
   /** Removes and returns all attachments; `restore` adds them again. */
   take() {
     const files = this.#files;
@@ -68,7 +96,7 @@ export class Attachments {
   #append(file) {
     this.#files.push(file);
     this.#draw();
-    announce(t("attachments.added", { name: file.name }));
+    announce(t("attachments.added", { name: file.label ?? file.name }));
   }
 
   #draw() {
@@ -78,17 +106,19 @@ export class Attachments {
     this.onChange();
   }
 
+  #drop(file) {
+    this.#files = this.#files.filter((one) => one !== file);
+    if (file.url) URL.revokeObjectURL(file.url);
+    this.#draw();
+    document.getElementById("composer-text").focus();
+  }
+
   #row(file) {
-    const drop = () => {
-      this.#files = this.#files.filter((one) => one !== file);
-      if (file.url) URL.revokeObjectURL(file.url);
-      this.#draw();
-      document.getElementById("composer-text").focus();
-    };
-    const away = iconButton(t("attachments.remove", { name: file.name }), "cross", drop, { title: null });
-    const look = file.url ? h("img", { src: file.url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
-    const name = h("span", { class: "attached-name", dir: "auto", title: file.name }, file.name);
-    return h("li", {}, look, name, away);
+    const { label = file.name, open, url } = file;
+    const away = iconButton(t("attachments.remove", { name: label }), "cross", () => this.#drop(file), { title: null });
+    const look = url ? h("img", { src: url, alt: "" }) : h("span", { class: "attached-kind" }, file.kind);
+    const props = { class: open ? "attached-name quiet" : "attached-name", dir: "auto", title: label };
+    return h("li", {}, look, open ? button(label, open, props) : h("span", props, label), away);
   }
 }
 

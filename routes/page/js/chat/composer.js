@@ -10,6 +10,7 @@ import { Sender } from "./sender.js";
 
 const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
 const COMMAND = /^\/[a-z][^\s/]*(\s|$)/i;
+const LONG_PASTE = 4_000; // characters: a longer text becomes an attachment
 const TWICE_MS = 2000; // between two presses of Escape, where a text is in the box
 const MODES = [
   ["", "default"],
@@ -27,6 +28,7 @@ class Composer {
   #page;
   #sender;
   #draftSession = null;
+  #pastedInto = null; // the draft whose pasted texts are attached
   #completion = null; // of `/` commands, once one was begun
   #escaped = -Infinity;
   #stopping = false;
@@ -36,7 +38,7 @@ class Composer {
     this.#page = page;
     this.#sender = new Sender(page);
     this.form = page.at("composer");
-    this.attachments = new Attachments(() => this.#show());
+    this.attachments = new Attachments(() => this.#attachmentsChanged());
     this.#build();
     this.#listen();
     this.#loadDraft();
@@ -145,7 +147,7 @@ class Composer {
       this.text.focus();
     });
     store.watch("working", () => this.#show());
-    store.watch("me", ({ role }) => this.#offer(role));
+    store.watch("me", (me) => this.#offer(me));
     store.watch("session", () => this.#loadDraft());
     store.watch("paused", (paused) => this.#pausedChanged(paused));
     store.watch("defaults", ({ plan }) => (this.plan.checked ||= plan && !store.get("session")));
@@ -175,9 +177,11 @@ class Composer {
   }
 
   /** Hides modes that the role does not allow. */
-  #offer(role) {
+  #offer({ role, approval }) {
+    const usual = MODES.find(([value]) => value === approval)?.[1];
     for (const [value, , , needs] of MODES) {
       const option = [...this.mode.options].find((one) => one.value === value);
+      if (!value && usual) option.textContent = t("composer.approvals.default.named", { mode: usual });
       option.hidden = option.disabled = Boolean(needs) && role !== needs;
       if (option.hidden && option.selected) this.mode.value = "";
     }
@@ -265,13 +269,34 @@ class Composer {
 
   #paste(event) {
     const files = [...event.clipboardData.files];
-    if (!files.length || event.clipboardData.types.includes("text/plain")) return; // text, with a picture of it
+    const text = event.clipboardData.getData("text/plain");
+    if (text.length > LONG_PASTE) {
+      event.preventDefault();
+      return void this.#addPasted(text);
+    }
+    if (!files.length || text) return; // text, with a picture of it
     event.preventDefault();
     this.attachments.add(files);
   }
 
+  #addPasted(text) {
+    const draft = this.#draft;
+    const isWanted = () => this.#draft === draft;
+    return this.attachments.addPasted(text, { isWanted, intoMessage: (words) => this.insert(words) });
+  }
+
+  get #draft() {
+    return `draft.${this.#draftSession ?? "new"}`;
+  }
+
+  #attachmentsChanged() {
+    const { pasted } = this.attachments;
+    if (!this.attachments.busy) writeStored(`${this.#draft}.pasted`, pasted.length ? pasted : null);
+    this.#show();
+  }
+
   #textChanged() {
-    writeStored(`draft.${this.#draftSession ?? "new"}`, this.text.value);
+    writeStored(this.#draft, this.text.value);
     this.#grow();
     this.#show();
     if (this.#completion || this.text.value.startsWith("/")) this.#commands().then((list) => list?.update());
@@ -290,19 +315,33 @@ class Composer {
 
   #grow() {
     this.text.style.setProperty("height", "auto");
+    this.text.style.setProperty("overflow-y", "hidden");
+    if (!this.text.value) return; // one row: to measure it would lay out the page
     const most = MAX_HEIGHT * innerHeight;
     this.text.style.setProperty("height", `${Math.min(this.text.scrollHeight, most)}px`);
-    this.text.style.setProperty("overflow-y", this.text.scrollHeight > most ? "auto" : "hidden");
+    if (this.text.scrollHeight > most) this.text.style.setProperty("overflow-y", "auto");
   }
 
   /** Loads the draft of the conversation; a draft started before it had an id is kept. */
   #loadDraft() {
     const session = this.#page.store.get("session") ?? null;
     const goesOn = this.#draftSession === null && session && this.#page.conversation.latest;
-    if (goesOn) writeStored("draft.new", null);
+    if (goesOn) for (const part of ["", ".pasted"]) writeStored(`draft.new${part}`, null);
     this.#draftSession = session;
-    if (!goesOn) this.text.value = readStored(`draft.${session ?? "new"}`) ?? "";
+    if (goesOn) {
+      this.#pastedInto = this.#draft;
+      this.#attachmentsChanged();
+    } else this.#readDraft();
     this.#textChanged();
+  }
+
+  #readDraft() {
+    this.text.value = readStored(this.#draft) ?? "";
+    if (this.#pastedInto === this.#draft) return; // the same draft, loaded again
+    this.#pastedInto = this.#draft;
+    const pasted = readStored(`${this.#draft}.pasted`) ?? [];
+    if (this.attachments.pasted.length) this.attachments.dropPasted();
+    for (const text of pasted) this.#addPasted(text);
   }
 
   #show() {
@@ -313,11 +352,11 @@ class Composer {
     this.halt.disabled = this.#stopping;
     this.halt.classList.toggle("primary", !words);
     this.go.hidden = working && !words;
-    this.go.disabled = this.attachments.busy;
+    this.go.disabled = this.attachments.busy || !words;
     this.compare.hidden = working || !words;
     this.when.hidden = !working || !words;
     // A button that is hidden must not lose the focus.
-    if ([this.go, this.halt, this.when, this.compare].includes(at) && at.hidden) focusMessageBox();
+    if ([this.go, this.halt, this.when, this.compare].includes(at) && (at.hidden || at.disabled)) focusMessageBox();
     this.text.placeholder = t(working ? "composer.placeholder.working" : "composer.placeholder");
   }
 }

@@ -5,15 +5,16 @@ import { ScrollFollower } from "./scroll_follower.js";
 import { writeStored, readStored } from "../dom/storage.js";
 import { moveChoice } from "../panels/models.js";
 import { fetchLog, inOrder, replay } from "./run_log.js";
-import { RunView } from "./run_view.js";
 import { windowSize } from "../terminal/window_size.js";
 import { welcome } from "./welcome.js";
 import { t } from "../dom/texts.js";
 
-const PAGE = 20; // runs that are loaded at a time
+const PAGE = 20, // runs that are loaded at a time
+  MOST = 100; // on the way to one that is wanted
 
 export class Conversation {
   #page;
+  #RunView = null; // its code, which comes after the first screen
   #runs = new Map();
   #pending = []; // views of messages that the server has not confirmed yet
   #list = h("div", { class: "runs" });
@@ -61,6 +62,7 @@ export class Conversation {
       spent: null,
       context: null,
       working: null,
+      turns: 0,
     };
     store.set({ session, ...nothing });
     if (session === null) {
@@ -69,7 +71,7 @@ export class Conversation {
     }
     fill(this.#head, h("p", { class: "opening faint" }, t("conversation.loading")));
     try {
-      const log = await fetchLog(session, { runs: PAGE });
+      const [log] = await Promise.all([fetchLog(session, { runs: PAGE }), this.prepare()]);
       if (opening !== this.#opening) return;
       fill(this.#head);
       const { title, modes, branches, copies, earlier, usage } = log;
@@ -91,11 +93,24 @@ export class Conversation {
     if (view.ended) this.#updateWorking();
   }
 
+  /** Loads what shows turns. Raises Error. */
+  async prepare() {
+    const parts = [import("./run_view.js"), import("../documents/documents.js")];
+    try {
+      const [{ RunView }, { Documents }] = await Promise.all(parts);
+      this.#RunView = RunView;
+      this.#page.documents ??= new Documents(this.#page);
+    } catch (cause) {
+      throw new Error(t("conversation.not_loaded"), { cause });
+    }
+  }
+
   /** Shows a message before the server confirms it; `confirm` or `fail` follows. */
-  addPending(message) {
+  async addPending(message) {
+    await this.prepare();
     const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
-    const view = new RunView(mine, this.#page);
+    const view = new this.#RunView(mine, this.#page);
     this.#pending.push(view);
     fill(this.#head);
     this.#list.append(view.element);
@@ -150,7 +165,7 @@ export class Conversation {
 
   /** A view of a run that is not part of this list. */
   newView(asked, page) {
-    return new RunView(asked, page);
+    return new this.#RunView(asked, page);
   }
 
   run(id) {
@@ -162,10 +177,15 @@ export class Conversation {
     const { store } = this.#page;
     while (!this.#runs.has(id) && store.get("earlier")) {
       const [first] = this.#runs.keys();
-      await this.#showEarlier();
+      await this.#showEarlier(MOST);
       if (this.#runs.keys().next().value === first) break; // it failed, which is shown
     }
     return this.#runs.get(id);
+  }
+
+  /** The views of the turns that are loaded, in order. */
+  get turns() {
+    return [...this.#runs.values()];
   }
 
   get latest() {
@@ -193,7 +213,7 @@ export class Conversation {
   }
 
   #updateWorking() {
-    this.#page.store.set({ working: this.current?.asked.run ?? null });
+    this.#page.store.set({ working: this.current?.asked.run ?? null, turns: this.#runs.size });
   }
 
   /** Adds a run: it takes over the view of a message sent from here, or gets a new one. */
@@ -238,7 +258,7 @@ export class Conversation {
 
   #view(asked, known) {
     known?.begin(asked);
-    const view = known ?? new RunView(asked, this.#page);
+    const view = known ?? new this.#RunView(asked, this.#page);
     this.#runs.set(asked.run, view);
     return view;
   }
@@ -251,6 +271,7 @@ export class Conversation {
     const views = log.runs.map(({ events, ...asked }) => this.#view(asked, mine.get(asked.run)));
     for (const [id, view] of mine) if (!this.#runs.has(id)) this.#runs.set(id, view);
     this.#list.prepend(...views.map((view) => view.element));
+    this.#page.store.set({ turns: this.#runs.size });
     await this.#markBranches();
     await this.follower.holdPosition(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
@@ -263,13 +284,13 @@ export class Conversation {
     if (wanted() && !live) this.#listen(log.session, null);
   }
 
-  async #showEarlier() {
+  async #showEarlier(most = PAGE) {
     const { store } = this.#page;
     const opening = this.#opening;
     const [first] = this.#runs.keys();
     this.#earlier.disabled = true;
     try {
-      const log = await fetchLog(store.get("session"), { before: first, runs: PAGE });
+      const log = await fetchLog(store.get("session"), { before: first, runs: most });
       if (opening !== this.#opening) return;
       const runs = this.#runs;
       this.#runs = new Map();

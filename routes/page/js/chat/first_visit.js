@@ -1,59 +1,50 @@
-/** The note of a first visit: the embedded model is only a demonstration. */
+/** The line of a first visit, above the message box: the embedded model is only a demonstration. */
 
-import { button, buttonRow, focusMessageBox, h, icon } from "../dom/elements.js";
-import { t } from "../dom/texts.js";
+import { button, focusMessageBox, h, icon, iconButton } from "../dom/elements.js";
+import { pieces, t } from "../dom/texts.js";
 import { loadOnce } from "../dom/forms.js";
 import { writePreference, readPreference } from "../dom/storage.js";
 
 const NEEDED = ["server", "me", "endpoints"]; // keys that must be known first
-const SEEN = "first-visit"; // the preference that hides the note
-
-/** The note about the embedded model; hidden once another model is connected or the note was read. */
-export function firstVisit(page) {
-  box ??= watching(page);
-  return box;
-}
+const SEEN = "first-visit"; // the preference that hides the line
 
 let box = null; // shared by all new conversations
 
-function watching(page) {
-  const box = h("section", { class: "first-visit", "aria-label": t("first_visit.region"), hidden: true });
+/** Shows it in new conversations until another model is connected or it was read. */
+export function firstVisit(page) {
+  if (box) return;
+  box = h("section", { class: "first-visit", "aria-label": t("first_visit.region"), hidden: true });
+  page.at("composer").before(box);
   const draw = () => {
     const [server, me, endpoints] = NEEDED.map((key) => page.store.get(key));
     const others = endpoints?.endpoints.some(({ name, models }) => name !== server?.endpoint && models.length);
-    box.hidden = !server?.embedded || !me || !endpoints || others || readPreference(SEEN) === "read";
-    if (!box.hidden && !box.firstChild) box.append(...welcome(page, me, box));
+    const read = others || readPreference(SEEN) === "read" || page.store.get("session");
+    box.hidden = !server?.embedded || !me || !endpoints || Boolean(read);
+    if (!box.hidden && !box.firstChild) box.append(...content(page, me));
   };
-  for (const key of NEEDED) page.store.watch(key, draw);
-  return box;
+  for (const key of [...NEEDED, "session"]) page.store.watch(key, draw);
 }
 
-function welcome(page, { role }, box) {
-  const load = () => import("../panels/connect_model.js");
-  const open = loadOnce(load, (form) => form.openConnect(page, connect));
-  const props = { class: "primary", "aria-expanded": "false" };
-  const connect = button([icon("plug"), t("first_visit.connect")], open, props);
-  const loadGet = () => import("../panels/serving/get_model.js");
-  const getting = loadOnce(loadGet, (panel) => panel.openGetModel(page, fetched));
-  const fetched = button([icon("down"), t("first_visit.get")], getting, { "aria-expanded": "false" });
+function content(page, { role }) {
+  const opener = (sign, key, load, open) => {
+    const opened = loadOnce(load, (panel) => open(panel, item));
+    const item = button([icon(sign), t(key)], opened, { "aria-expanded": "false" });
+    return item;
+  };
+  const connecting = () => import("../panels/connect_model.js");
+  const getting = () => import("../panels/serving/get_model.js");
   const away = () => {
     writePreference(SEEN, "read");
     box.hidden = true;
     focusMessageBox();
   };
   const admin = role === "admin";
+  const model = h("strong", { dir: "auto" }, page.store.get("server").model);
+  const words = [pieces("first_visit.about", { model }), !admin && [" ", t("first_visit.ask_admin")]];
   return [
-    h("h2", {}, t("first_visit.title")),
-    h("p", {}, t("first_visit.about", { model: page.store.get("server").model })),
-    !admin && h("p", {}, t("first_visit.ask_admin")),
-    buttonRow(admin && connect, admin && fetched, button(t("first_visit.continue"), away)),
-    admin && setting(),
+    h("p", {}, words.flat().filter(Boolean)),
+    admin && opener("plug", "first_visit.connect", connecting, (form, from) => form.openConnect(page, from)),
+    admin && opener("save", "first_visit.get", getting, (panel, from) => panel.openGetModel(page, from)),
+    iconButton(t("first_visit.continue"), "cross", away),
   ].filter(Boolean);
-}
-
-/** The other way to connect a model, folded. */
-function setting() {
-  const props = { class: "command", tabindex: 0, "aria-label": t("first_visit.setting") };
-  const line = h("pre", props, "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1");
-  return h("details", { class: "faint" }, h("summary", {}, t("first_visit.how")), line);
 }

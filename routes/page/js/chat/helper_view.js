@@ -76,7 +76,7 @@ export async function drawRun(run, asked, drawn, abort, wanted) {
       if (!wanted()) abort.abort();
     }
   } catch (error) {
-    if (!abort.signal.aborted) drawn.note("helper", t("run.unreadable", { reason: error.message }));
+    if (!abort.signal.aborted) drawn.note({ code: "helper", message: t("run.unreadable", { reason: error.message }) });
   } finally {
     drawn.leave();
   }

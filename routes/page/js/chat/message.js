@@ -14,6 +14,7 @@ import { escapeProse } from "../text/escape_invisible.js";
 
 const MAX_CHARACTERS = 1_200,
   MAX_LINES = 12; // characters and lines, from which on a message is collapsed
+const PART = 8_000; // characters of a long message that are laid out together
 // Messages that the server has written for the model, by what their first line is of.
 const WRITTEN = {
   from_job: /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/,
@@ -46,9 +47,23 @@ function writtenMessage(kind, first, text) {
 }
 
 function foldable(text) {
-  const words = h("p", { class: "user-text", dir: "auto" }, escapeProse(text));
+  const rest = text.length > 2 * PART;
+  const words = h("p", { class: "user-text", dir: "auto" }, escapeProse(rest ? text.slice(0, PART) : text));
   if (text.length <= MAX_CHARACTERS && text.split("\n", MAX_LINES + 1).length <= MAX_LINES) return words;
-  return [words, foldButton(words, t("show.all"))];
+  const fold = foldButton(words, t("show.all"));
+  if (rest) fold.addEventListener("click", () => words.replaceChildren(...partsOf(text)), { once: true });
+  return [words, fold];
+}
+
+/** Parts of whole lines, of which only those in view are laid out. */
+function partsOf(text) {
+  const parts = [];
+  for (let from = 0; from < text.length; ) {
+    const end = text.indexOf("\n", from + PART) + 1 || text.length;
+    parts.push(h("span", { class: "user-part", dir: "auto" }, escapeProse(text.slice(from, end))));
+    from = end;
+  }
+  return parts;
 }
 
 /** An answer: `add` text while it streams, `close` at its end. */

@@ -6,36 +6,39 @@ import { button, fill, h } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { language, locale, t } from "../dom/texts.js";
 
-/** A notice of the run. `repeat` counts repetitions. */
+/** A notice of the run. `repeat` counts repetitions, unless the notice itself says which attempt it is. */
 export class Note {
   #times = 1;
   #stop = null; // of a countdown
 
-  constructor(code, words, action = null) {
+  constructor({ code, message }, action = null) {
     this.code = code;
-    this.words = h("span", { dir: "auto" }, words);
+    this.words = h("span", { dir: "auto" }, message);
     this.times = h("span", { class: "note-times" });
-    this.left = h("span", { class: "note-left", hidden: true });
-    const parts = [this.words, this.times, this.left, action && " ", action];
-    this.element = h("p", { class: "note", dataset: { code } }, parts);
+    this.element = h("p", { class: "note", dataset: { code } }, this.words, this.times, action && " ", action);
   }
 
-  repeat(words, retryAt = null) {
+  repeat({ message, attempt }) {
     this.#times++;
-    this.words.textContent = words;
-    this.times.textContent = ` ${t("note.times", { count: this.#times })}`;
-    if (retryAt) this.countDown(retryAt);
+    this.words.textContent = message;
+    if (!attempt) this.times.textContent = ` ${t("note.times", { count: this.#times })}`;
   }
 
-  /** Counts the seconds until `at` (Unix time) down, until the next try or until something else follows the note. */
-  countDown(at) {
+  /**
+   * Says why the model is asked again, and counts the seconds down until then, or until something else follows the
+   * note. `waits(true)` is called meanwhile: there is no other clock.
+   */
+  countDown({ retry_at, wanted, reason, attempt, attempts }, waits) {
     this.#stop?.();
+    const failed = reason ? "note.failed" : "note.limited";
+    const facts = { model: wanted, reason, attempt, attempts };
     const tick = () => {
-      const left = Math.ceil(at - Date.now() / 1000);
-      const over = left <= 0 || this.element.nextElementSibling;
-      this.left.hidden = Boolean(over);
+      const seconds = Math.ceil(retry_at - Date.now() / 1000);
+      const over = seconds <= 0 || this.element.nextElementSibling;
+      const then = t(over ? "note.retried" : "note.retry_in", { ...facts, seconds });
+      this.words.textContent = `${t(failed, facts)} ${then}`;
       if (over) this.#stop?.();
-      else this.left.textContent = ` · ${t("note.retry_in", { seconds: left })}`;
+      waits(!over);
     };
     this.#stop = startTicking(tick);
     tick();
@@ -114,20 +117,24 @@ function line(kind, words, offer) {
  * `changes`: `{run, session}` of the run, if it has changed files.
  */
 export function turnFoot(known, changes, tools) {
-  return h("footer", { class: "turn-foot faint" }, tools, known && shownFacts(known, changes));
+  return h("footer", { class: "turn-foot faint", tabindex: -1 }, tools, known && shownFacts(known, changes));
 }
 
 function shownFacts({ model, created, seconds, usage }, changes) {
   const date = new Date(created * 1000);
-  const facts = [
+  const time = h("time", { datetime: date.toISOString(), title: date.toLocaleString(locale) }, formatTime(created));
+  const more = [
     h("bdi", {}, model),
-    h("time", { datetime: date.toISOString(), title: date.toLocaleString(locale) }, formatTime(created)),
     seconds === null ? null : formatDuration(seconds),
-    changes ? changesButton(changes) : null,
-    ...[tokens(usage), ...speed(usage?.timing)].map((fact) => fact && h("span", { class: "foot-more" }, fact)),
+    tokens(usage),
+    ...speed(usage?.timing),
     usage?.cost ? h("span", { title: t("run.cost.title") }, costWords(usage.cost)) : null,
   ];
-  return facts.filter(Boolean).map((fact) => h("span", {}, fact));
+  return [
+    changes ? h("span", {}, changesButton(changes)) : null,
+    h("span", {}, time),
+    more.filter(Boolean).map((fact) => h("span", { class: "foot-more" }, fact)),
+  ];
 }
 
 /** A button that shows what the run has changed in the workspace. */

@@ -9,6 +9,7 @@ import { StreamedText } from "./streamed_text.js";
 import { ending, Note, reviewButton, summarised, trimmed, turnFoot, Working } from "./run_notes.js";
 import { OwnerFiles } from "./owner_files.js";
 import { Plan } from "./plan.js";
+import { foldSteps } from "./steps.js";
 import { fileElement } from "../cards/message_files.js";
 import { ToolCard } from "../cards/tool_card.js";
 
@@ -31,7 +32,7 @@ const HANDLERS = {
   "approval.resolved": (view, event) => view.resolved(event),
   "context.trimmed": (view, event) => view.contextReduced(event, trimmed(event)),
   "context.summarised": (view, event) => view.contextReduced(event, summarised(event, view.asked.session)),
-  notice: (view, event) => view.note(event.code, event.message, event.retry_at),
+  notice: (view, event) => view.note(event),
   "labels.added": (view, event) => view.labelled(event),
   "helper.started": (view, event) => view.helper(event),
   "helper.approval": (view, event) => view.helper(event),
@@ -70,6 +71,7 @@ export class RunView {
   #open = new Set(); // calls without a result
   #steers = []; // messages that the run has not read yet
   #working = new Working();
+  #retryWaits = false; // a notice counts the seconds down
   #message = null;
   #tools = null; // what can be done with the message
   #changesFiles = false;
@@ -107,7 +109,7 @@ export class RunView {
         await post(`/runs/${run}/cancel`);
         if (!this.started) this.end({ type: "run.finished", reason: "cancelled" }); // its events arrive later
       } catch (error) {
-        this.note("take_back", error.message);
+        this.note({ code: "take_back", message: error.message });
       }
       this.#updateWorking();
     };
@@ -251,18 +253,26 @@ export class RunView {
   }
 
   /** Repeated notices become one line. */
-  note(code, words, retryAt = null) {
+  note(notice) {
+    const { code, attempts } = notice;
     if (SHOWN_ELSEWHERE.has(code)) return;
     this.isFork ||= code === FORK;
-    if (this.#note?.code === code) return this.#note.repeat(words, retryAt);
-    const note = new Note(code, words, code === PROJECT && !this.page.readOnly ? reviewButton(this.page) : null);
-    this.append(note.element);
-    if (retryAt) note.countDown(retryAt);
-    this.#note = note;
+    if (this.#note?.code === code) this.#note.repeat(notice);
+    else {
+      const note = new Note(notice, code === PROJECT && !this.page.readOnly ? reviewButton(this.page) : null);
+      this.append(note.element);
+      this.#note = note;
+    }
+    if (attempts) this.#note.countDown(notice, (waits) => this.#waitForRetry(waits));
+  }
+
+  #waitForRetry(waits) {
+    this.#retryWaits = waits;
+    if (this.element.isConnected) this.#updateWorking();
   }
 
   labelled({ labels }) {
-    this.note("labels", t("note.labels", { labels: labels.join(", ") }));
+    this.note({ code: "labels", message: t("note.labels", { labels: labels.join(", ") }) });
     if (!this.restoring) this.page.sessions.refresh();
   }
 
@@ -339,7 +349,9 @@ export class RunView {
     this.ended = event;
     this.asked = { ...this.asked, ended: this.asked.ended ?? Date.now() / 1000 };
     this.#cancelButton?.remove();
-    for (const card of this.#cards.values()) card.runEnded();
+    const cards = [...this.#cards.values()];
+    for (const card of cards) card.runEnded();
+    foldSteps({ view: this, cards, open: !this.restoring && cards.some(({ step }) => step.isRead) });
     if (!this.restoring) this.page.documents.endRun();
     const { composer, readOnly } = this.page;
     const offers = {
@@ -411,7 +423,7 @@ export class RunView {
   #updateWorking() {
     const waits = this.started ? null : WAITING_TEXTS[this.asked.state];
     this.element.classList.toggle("waiting", Boolean(waits));
-    if (this.ended || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
+    if (this.ended || this.#retryWaits || (!waits && (this.#part || this.#open.size))) return this.#working.hide();
     this.#working.show(waits ?? t("run.thinking"), { ticks: !this.page.isPast });
   }
 }

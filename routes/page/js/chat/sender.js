@@ -55,7 +55,7 @@ export class Sender {
   async #chat(text, files, fields) {
     const { store, conversation } = this.#page;
     const names = files.map(({ name }) => name);
-    const view = conversation.addPending({ text: wordsOf(text, files), files: names });
+    const view = await conversation.addPending({ text: wordsOf(text, files), files: names });
     const session = store.get("session") ?? (await this.#beginning());
     const sent = this.#post(view, session, text, files, fields);
     if (!session) this.#opening = { view, session: sent.catch(() => null) };

@@ -1,9 +1,9 @@
-/** The start of a conversation: the model, and examples that fit the available tools. */
+/** The start of a conversation: the demonstration, and examples that fit the available tools. */
 
 import { get } from "../feed/api.js";
 import { button, fill, h, icon } from "../dom/elements.js";
 import { readPreference, writePreference } from "../dom/storage.js";
-import { pieces, t } from "../dom/texts.js";
+import { t } from "../dom/texts.js";
 import { firstVisit } from "./first_visit.js";
 import { currentModel } from "../panels/models.js";
 
@@ -32,14 +32,12 @@ let hasAppeared = false; // the first one fades in once its content is known, to
 
 /** The element; it follows changes of the model until it is removed. */
 export function welcome(page) {
-  const who = h("p", { class: "welcome-model-line faint" });
   const examples = h("ul", { class: "examples", "aria-label": t("welcome.examples") });
   const stops = [];
   const offer = h("div", { class: "welcome-demonstration" });
   let drawn = null; // for a small model or not: a button is not replaced under the focus
   const draw = () => {
-    if (!who.isConnected && stops.length) return stops.splice(0).forEach((stop) => stop());
-    fill(who, ...answers(page));
+    if (!offer.isConnected && stops.length) return stops.splice(0).forEach((stop) => stop());
     const small = isEmbedded(page);
     if (!page.store.get("server") || small === drawn) return;
     drawn = small;
@@ -52,17 +50,11 @@ export function welcome(page) {
   queueMicrotask(() => stops.push(...["server", "model", "endpoints"].map((key) => page.store.watch(key, draw))));
   const title = h("h2", { class: "welcome-title" }, t("welcome.title"));
   const props = { class: hasAppeared ? "welcome" : "welcome arriving" };
-  const element = h("div", props, firstVisit(page), title, who, offer, examples);
+  const element = h("div", props, title, offer, examples);
+  firstVisit(page);
   draw();
   hasAppeared = true;
   return element;
-}
-
-function answers(page) {
-  const { name, endpoint } = currentModel(page);
-  if (!name) return [];
-  const of = endpoint && endpoint !== "default" ? [" (", h("bdi", {}, endpoint), ")"] : [];
-  return [...pieces("welcome.model", { model: h("bdi", { class: "welcome-model" }, name) }), ...of];
 }
 
 /** Whether the next message goes to the embedded model. */

@@ -48,7 +48,7 @@ const missing = (given) => given === null || given === undefined || given === fa
 const present = (children) => children.flat(Infinity).filter((child) => !missing(child));
 
 const ICONS = {
-  send: "M3 11.5 21 3l-6.5 18-3.5-7.5z",
+  send: "M12 19V5m-6 6 6-6 6 6",
   stop: "M6 6h12v12H6z",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
   check: "m5 13 4 4L19 7",
@@ -73,8 +73,8 @@ const ICONS = {
   bin: "M5 7h14M10 7V4h4v3m-7 0 1 13h8l1-13",
   save: "M12 4v11m-5-4 5 5 5-5M5 20h14",
   gear:
-    "M12 15.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM12 3v2m0 14v2M3 12h2m14 0h2" +
-    "M5.6 5.6 7 7m10 10 1.4 1.4M18.4 5.6 17 7M7 17l-1.4 1.4",
+    "M12 15a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM10.5 3h3l.5 2.6 1.9 1.1 2.5-.9 1.5 2.6-2 1.7v2.2l2 1.7-1.5 2.6-2.5-.9-1.9 1.1" +
+    "-.5 2.6h-3l-.5-2.6-1.9-1.1-2.5.9-1.5-2.6 2-1.7v-2.2l-2-1.7 1.5-2.6 2.5.9L10 5.6z",
   sliders: "M4 7h9m4 0h3M4 17h3m4 0h9M15 5v4M9 15v4",
   bell: "M6 16V11a6 6 0 1 1 12 0v5l2 2H4zm4 4h4",
   jobs: "M4 6h16v12H4zm3 4 3 2.5L7 15m5 0h5",
@@ -88,19 +88,20 @@ const ICONS = {
   pin: "M9 4h6l-1 6 3 3H7l3-3zM12 13v7",
   link: "M10 14a4 4 0 0 0 6 0l3-3a4 4 0 0 0-6-6l-1 1m2 4a4 4 0 0 0-6 0l-3 3a4 4 0 0 0 6 6l1-1",
   globe: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM3 12h18M12 3c5 5 5 13 0 18M12 3c-5 5-5 13 0 18",
+  outline: "M4 6h16M9 12h11M9 18h11M4.5 12h.01M4.5 18h.01",
   info: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zm0-10v6m0-9h.01",
   bulb: "M9.5 18h5m-4 3h3M9 15c-.3-1.6-3-3-3-6a6 6 0 1 1 12 0c0 3-2.7 4.4-3 6z",
   ban: "M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM5.7 5.7l12.6 12.6",
 };
 
-/** A decorative icon, hidden from screen readers: a button without text needs a label. */
+/** A decorative icon, by its name or as a path, hidden from screen readers: a button without text needs a label. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("class", "icon");
   svg.setAttribute("aria-hidden", "true");
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", ICONS[name] ?? ICONS.more);
+  path.setAttribute("d", ICONS[name] ?? (name[0] === "M" ? name : ICONS.more));
   svg.append(path);
   return svg;
 }

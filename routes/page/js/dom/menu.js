@@ -4,7 +4,7 @@ import { fill, h, icon } from "./elements.js";
 import { t } from "./texts.js";
 
 export class Menu {
-  /** `actions()` gives `[[label, icon, does], ...]` each time it opens. */
+  /** `actions()` gives `[[label, icon or its name, does], ...]` each time it opens. */
   constructor(button, actions) {
     Object.assign(this, { button, actions });
     this.element = h("div", { class: "menu", role: "menu", popover: "auto" });
@@ -23,7 +23,12 @@ export class Menu {
         this.element.hidePopover();
         does();
       };
-      return h("button", { type: "button", role: "menuitem", tabindex: -1, onclick }, icon(sign), label);
+      return h(
+        "button",
+        { type: "button", role: "menuitem", tabindex: -1, onclick },
+        typeof sign === "string" ? icon(sign) : sign,
+        label,
+      );
     };
     fill(this.element, this.actions().map(item));
   }

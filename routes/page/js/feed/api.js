@@ -51,7 +51,8 @@ export function onSignedOut(callback) {
   signedOut.add(callback);
 }
 
-function signalSignedOut(message) {
+/** The server has rejected the token. */
+export function signalSignedOut(message) {
   signedOut.forEach((callback) => guarded(callback, message));
 }
 
@@ -78,8 +79,8 @@ export async function request(method, path, { body, file, headers = {}, signal, 
 
 const timeoutOf = (method) => (method === "GET" ? READ_TIMEOUT_MS : WRITE_TIMEOUT_MS);
 
-function requestHeaders(headers, sent) {
-  const all = { ...headers };
+/** The headers that say who asks. Raises Refused for a token that no header can have. */
+export function credentials() {
   const secret = token.get();
   if (secret && !/^[\x21-\x7e]+$/.test(secret)) {
     const message = t("sign_in.invalid");
@@ -87,8 +88,12 @@ function requestHeaders(headers, sent) {
     throw new Refused(401, "unauthenticated", message);
   }
   const key = keptSignIn.get();
-  if (secret) all.authorization = `Bearer ${secret}`;
-  else if (key && !all.authorization) Object.assign(all, keptSignIn.header(key), headers);
+  if (secret) return { authorization: `Bearer ${secret}` };
+  return key ? keptSignIn.header(key) : {};
+}
+
+function requestHeaders(headers, sent) {
+  const all = headers.authorization ? { ...headers } : { ...credentials(), ...headers };
   if (sent !== undefined) all["content-type"] = "application/json";
   return all;
 }

@@ -1,156 +1,161 @@
-/** The page's event stream, `GET /events`, with reconnection and heartbeat monitoring. */
+/**
+ * The page's events, from the one connection of all windows (hub.js): in a shared worker, or, where there is none or it
+ * does not answer, in the page itself.
+ */
 
-import { request, Refused } from "./api.js";
-import { ConnectionSlot } from "./connection_slot.js";
-import { EventReader } from "./sse.js";
+import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
+import { parseJSON } from "../text/json.js";
 
-const MIN_BACKOFF_MS = 500,
-  MAX_BACKOFF_MS = 15_000; // between two attempts
-const STABLE_MS = 5_000; // a connection that held so long was a good one
-const SILENCE_TIMEOUT_MS = 33_000; // the server sends something every 15 s: a connection that misses two is dead
-const WAKE_TIMEOUT_MS = 20_000; // the same after the tab was hidden: a laptop that was closed has lost its connection
-const CHECK_MS = 5_000;
-const PERMANENT = [400, 401, 403, 404]; // retrying these statuses would not help
-// What rows of long lists are known by: one that this connection has told before comes as that alone.
-const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
+const ANSWER_MS = 5_000; // a worker that is not there by then is done without
+const PING_MS = 10_000;
+const OFFLINE_MS = 2_000;
 
 export class Feed {
-  #session = null;
-  #cursor = null;
-  #abort = null;
-  #generation = 0;
-  #rows = {};
-  #slot = new ConnectionSlot();
-  #receivedAt = 0; // when data arrived last, by the wall clock: monotonic clocks stop during sleep
+  #following = { session: null, cursor: null, turn: 0 };
+  #port = null;
+  #identity = null;
+  #heard = true; // since it was joined, or since the last ping
+  #pinged = false;
+  #alone = !("SharedWorker" in globalThis);
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
     this.onEvent = onEvent;
     this.onConnection = onConnection;
-    addEventListener("online", () => this.#abortIfSilent(WAKE_TIMEOUT_MS));
-    document.addEventListener("visibilitychange", () =>
-      this.#abortIfSilent(document.hidden ? SILENCE_TIMEOUT_MS : WAKE_TIMEOUT_MS),
-    );
+    setInterval(() => this.#ping(), PING_MS);
+    addEventListener("online", () => this.restart());
+    addEventListener("offline", () => this.#checkOffline());
+    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pageshow", ({ persisted }) => persisted && this.#follow());
+    document.addEventListener("visibilitychange", () => document.hidden || this.#post({ seen: true }));
   }
 
   /** Listen to a session (or to none) from behind `cursor` on (`run_x:17`, or null). */
   follow(session, cursor) {
-    this.#session = session;
-    this.#cursor = cursor;
-    this.restart();
+    this.#following = { session, cursor, turn: this.#following.turn + 1 };
+    this.#follow();
   }
 
   /** Reconnects immediately. */
   restart() {
-    this.#abort?.abort();
-    this.#listen(++this.#generation);
+    this.#post({ restart: true });
   }
 
   close() {
-    this.#generation++;
-    this.#abort?.abort();
+    this.#following.turn++;
+    this.#leave();
   }
 
-  /** Aborts a connection that has been silent for longer than this; it is opened again. */
-  #abortIfSilent(most_ms) {
-    if (this.#receivedAt && Date.now() - this.#receivedAt > most_ms) this.#abort?.abort();
+  #post(message) {
+    this.#port?.postMessage(message);
   }
 
-  async #listen(generation) {
-    let wait_ms = MIN_BACKOFF_MS;
-    while (generation === this.#generation) {
-      await this.#slot.available();
-      if (generation !== this.#generation) return;
-      const began = performance.now(),
-        before = this.#cursor;
-      let why;
-      this.onConnection("connecting", {});
-      try {
-        await this.#readUntilClosed(generation);
-      } catch (error) {
-        why = error;
-      }
-      if (generation !== this.#generation) return;
-      if (why instanceof Refused && PERMANENT.includes(why.status)) return this.onConnection("refused", { why });
-      if (this.#slot.resting) continue;
-      if (performance.now() - began > STABLE_MS || this.#cursor !== before) wait_ms = MIN_BACKOFF_MS;
-      const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
-      this.onConnection("lost", { why, in_s: pause_ms / 1000 });
-      await this.#pause(pause_ms);
-      wait_ms = Math.min(MAX_BACKOFF_MS, wait_ms * 1.7);
-    }
+  #leave() {
+    this.#post({ bye: true });
+    this.#port?.close();
+    this.#port = null;
   }
 
-  /** Resolves after `ms`, or sooner when the machine is online again or the tab becomes visible. */
-  #pause(ms) {
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        removeEventListener("online", done);
-        document.removeEventListener("visibilitychange", done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      addEventListener("online", done);
-      document.addEventListener("visibilitychange", done);
-    });
-  }
-
-  /** One connection, until it ends. Raises Refused, SyntaxError for an invalid event, AbortError when it is aborted. */
-  async #readUntilClosed(generation) {
-    const abort = (this.#abort = new AbortController());
-    const where = this.#session ? `?session=${encodeURIComponent(this.#session)}` : "";
-    const headers = this.#cursor ? { "last-event-id": this.#cursor } : {};
-    this.#slot.take(() => abort.abort());
-    let silent;
+  #follow() {
+    let who;
     try {
-      const response = await request("GET", `/events${where}`, { headers, signal: abort.signal });
-      this.onConnection("open", {});
-      this.#rows = {};
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      const events = new EventReader();
-      this.#receivedAt = Date.now();
-      silent = setInterval(() => this.#abortIfSilent(SILENCE_TIMEOUT_MS), CHECK_MS);
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done || generation !== this.#generation) return;
-        this.#receivedAt = Date.now();
-        for (const event of events.feed(value)) {
-          if (generation !== this.#generation) return; // a handler has switched to another session
-          this.#dispatch(event);
-        }
-      }
-    } finally {
-      clearInterval(silent);
-      this.#receivedAt = 0;
-      abort.abort();
+      who = credentials();
+    } catch (why) {
+      return this.onConnection("refused", { why });
     }
+    const identity = JSON.stringify(who);
+    if (!this.#port || identity !== this.#identity) this.#join(identity);
+    this.#post({ who, follow: this.#following, seen: !document.hidden });
+  }
+
+  #join(identity) {
+    this.#leave();
+    this.#identity = identity;
+    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port)));
+    port.onmessage = ({ data }) => this.#hear(port, data);
+    this.#heard = this.#pinged = false;
+    if (!this.#alone) setTimeout(() => this.#giveUp(port), ANSWER_MS);
+  }
+
+  /** The worker has not answered at all. */
+  #giveUp(port) {
+    if (port !== this.#port || this.#heard) return;
+    this.#alone = true;
+    this.#port = null;
+    this.#follow();
+  }
+
+  #ping() {
+    if (!this.#port) return;
+    if (this.#pinged && !this.#heard) {
+      this.#leave(); // the worker is gone: there may be another one
+      return this.#follow();
+    }
+    this.#heard = false;
+    this.#pinged = true;
+    this.#post({});
+  }
+
+  #hear(port, { events = [], turn, connection, left }) {
+    if (port !== this.#port) return;
+    this.#heard = true;
+    if (left) return this.#follow();
+    if (connection) this.#report(connection);
+    for (const event of events) // a handler may switch to another session
+      if (event.type === "state" || turn === this.#following.turn) this.#dispatch(event);
   }
 
   /** Advances the cursor before dispatch: an event whose handler throws is not delivered again after a reconnect. */
-  #dispatch({ id, type, data }) {
-    if (type === "state") return guarded(this.onEvent, { id, type, data: this.#withKnownRows(data) });
-    if (id === null) return guarded(this.onEvent, { id, type, data, run: data.run, seq: 0 });
-    this.#cursor = id;
-    const colon = id.lastIndexOf(":");
-    guarded(this.onEvent, { id, type, data, run: id.slice(0, colon), seq: Number(id.slice(colon + 1)) });
+  #dispatch({ id, type, data: text }) {
+    if (id) this.#following.cursor = id;
+    guarded(() => {
+      const data = parseJSON(text);
+      const [run, seq] = id?.split(":") ?? [data.run, 0];
+      this.onEvent({ id, type, data, run, seq: Number(seq) });
+    });
   }
 
-  /** The state with the rows that it only names. */
-  #withKnownRows(state) {
-    const whole = { ...state };
-    for (const [name, keys] of Object.entries(KEYS)) {
-      if (!state[name]) continue;
-      const known = this.#rows[name] ?? new Map(),
-        now = new Map();
-      for (const row of state[name]) {
-        const key = JSON.stringify(keys.map((one) => row[one]));
-        now.set(key, Object.keys(row).length > keys.length ? row : known.get(key));
-      }
-      this.#rows[name] = now;
-      whole[name] = [...now.values()];
+  #report({ state, why, ...more }) {
+    if (why?.status === 401) {
+      if (JSON.stringify(credentials()) !== this.#identity) return this.#follow(); // signed in anew by another window
+      signalSignedOut(why.message);
     }
-    return whole;
+    this.onConnection(state, why ? { why: new Refused(why.status, why.code, why.message) } : more);
   }
+
+  /** The browser says so at once; a server on this machine is still there. */
+  async #checkOffline() {
+    try {
+      await get("/livez", { wait_ms: OFFLINE_MS });
+    } catch {
+      if (!navigator.onLine) this.onConnection("lost", { offline: true });
+    }
+  }
+}
+
+let policy = null;
+
+/** The port of the worker that all windows of this identity share. `failed` is called if it cannot be loaded. */
+function sharedPort(identity, failed) {
+  const address = new URL("./feed_worker.js", import.meta.url).href;
+  policy ??= window.trustedTypes?.createPolicy("feed-worker", { createScriptURL: () => address });
+  const worker = new SharedWorker(policy?.createScriptURL("") ?? address, { type: "module", name: digest(identity) });
+  worker.onerror = failed;
+  return worker.port;
+}
+
+function ownPort() {
+  const { port1, port2 } = new MessageChannel();
+  import("./hub.js").then(
+    ({ Hubs }) => new Hubs().admit(port2),
+    () => null, // the pings find out, and it is tried again
+  );
+  return port1;
+}
+
+/** A name that does not reveal the token. */
+function digest(identity) {
+  const sum = [...identity].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
+  return `dragoman.feed.${sum.toString(36)}`;
 }

@@ -29,7 +29,7 @@ export async function* readPieces(
     const piece = await whole(after);
     if (!wanted()) return;
     await onPiece(piece);
-    if (piece.from > after) yield `\n[${t("tail.gap", { count: piece.from - after })}]\n`;
+    if (piece.from > after) yield `\n[${gap(piece, piece.from - after)}]\n`;
     if (piece.text) yield piece.text;
     const stands = piece.next <= after;
     after = Math.max(after, piece.next);
@@ -39,4 +39,6 @@ export async function* readPieces(
   }
 }
 
+const gap = ({ missing_lines: lines }, characters) =>
+  lines ? t("tail.gap.lines", { count: lines }) : t("tail.gap", { count: characters });
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

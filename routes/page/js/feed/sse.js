@@ -22,8 +22,13 @@ export class EventReader {
   #id = null;
   #type = "";
   #data = [];
+  #parse;
 
-  /** The completed events: `{id, type, data}`, `data` as parsed JSON. Raises SyntaxError for invalid JSON. */
+  constructor(parse = parseJSON) {
+    this.#parse = parse;
+  }
+
+  /** The completed events: `{id, type, data}`, `data` as `parse` makes it of its text. Raises SyntaxError for invalid JSON. */
   feed(text) {
     const events = [];
     let from = 0;
@@ -60,6 +65,6 @@ export class EventReader {
     this.#id = null;
     this.#type = "";
     this.#data = [];
-    if (data) events.push({ ...event, data: parseJSON(data) });
+    if (data) events.push({ ...event, data: this.#parse(data) });
   }
 }

@@ -158,7 +158,8 @@ function item({ words }, { inner }) {
 const ALERT_ICONS = { note: "info", tip: "bulb", important: "bell", warning: "warn", caution: "ban" };
 
 /** The first line of an alert. */
-export const alertTitle = (name) => h("p", { class: "alert-title" }, icon(ALERT_ICONS[name]), t(`markdown.alert.${name}`));
+export const alertTitle = (name) =>
+  h("p", { class: "alert-title" }, icon(ALERT_ICONS[name]), t(`markdown.alert.${name}`));
 
 /** A box of a task list. */
 export function taskBox(done) {

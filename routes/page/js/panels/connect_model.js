@@ -65,6 +65,7 @@ class ConnectForm {
       buttonRow(this.test, this.save),
       this.outcome.element,
       this.models,
+      setting(),
     );
   }
 
@@ -126,4 +127,11 @@ class ConnectForm {
     this.element.replaceWith(h("div", { class: "form" }, done, close));
     this.#page.panel.element.querySelector("button")?.focus();
   }
+}
+
+/** The other way to connect a model, folded. */
+function setting() {
+  const props = { class: "command", tabindex: 0, "aria-label": t("first_visit.setting") };
+  const line = h("pre", props, "DRAGOMAN_MODEL_URL=http://127.0.0.1:8080/v1");
+  return h("details", { class: "faint" }, h("summary", {}, t("first_visit.how")), line);
 }

@@ -6,6 +6,7 @@ import { formatMoment, formatTime } from "../dom/clock.js";
 import { announce, buttonRow, h, stack } from "../dom/elements.js";
 import { exactBlock, escapeLine } from "../text/exact_text.js";
 import { actionButton, Outcome, factList, KeyedRows, confirmButton } from "../dom/forms.js";
+import { personOf } from "../cards/call_title.js";
 import { refresh } from "./grants.js";
 import { showPanel } from "./panel.js";
 import { t, ts } from "../dom/more_texts.js";
@@ -38,7 +39,7 @@ function row(page, grant) {
   const what = KINDS[grant.kind] ?? grant.kind;
   const label = t("grants.withdraw.named", { tool: escapeLine(grant.tool), kind: what });
   const facts = [
-    [t("grants.granted"), t("grants.granted.by", { time: formatTime(grant.created), by: escapeLine(grant.by) })],
+    [t("grants.granted"), t("grants.granted.by", { time: formatTime(grant.created), by: personOf(grant.by) })],
     [t("grants.until"), grant.expires_at ? formatMoment(grant.expires_at) : t("grants.until.deleted")],
   ];
   return h(

@@ -3,6 +3,7 @@
 import { post } from "../feed/api.js";
 import { announce, buttonRow, h, stack } from "../dom/elements.js";
 import { actionButton, collapsible, factList, field, select } from "../dom/forms.js";
+import { personOf } from "../cards/call_title.js";
 import { escapeLine } from "../text/exact_text.js";
 import { language, t, ts } from "../dom/more_texts.js";
 
@@ -85,7 +86,10 @@ class TrustForm {
     const { declared, file } = this.row;
     return [
       [t("mcp.trust.file"), file && inWords(file)],
-      [t("mcp.trust.by"), declared?.by && `${declared.by}, ${new Date(declared.at * 1000).toLocaleString(language)}`],
+      [
+        t("mcp.trust.by"),
+        declared?.by && `${personOf(declared.by)}, ${new Date(declared.at * 1000).toLocaleString(language)}`,
+      ],
     ];
   }
 

@@ -33,7 +33,8 @@ export class Panel {
     if (this.name === name) return this.close();
     this.#end();
     Object.assign(this, { name });
-    this.#opener = opener ?? (quietly ? null : document.activeElement);
+    const isShown = opener?.offsetParent; // an entry of a menu presses a button that is not
+    this.#opener = isShown ? opener : quietly ? null : document.activeElement;
     this.#closed = closed;
     this.#mark(true);
     const close = iconButton(t("dialog.close"), "cross", () => this.close(), { title: null });

@@ -13,9 +13,7 @@ export function pauseButton(page) {
   const draw = () => {
     item.hidden = page.store.get("me")?.role !== "admin";
     const paused = page.store.get("paused");
-    item.title = t(paused ? "pause.resume" : "pause.hint");
-    const words = t(paused ? "pause.resume" : "pause.button");
-    fill(item, icon(paused ? "play" : "pause"), h("span", { class: "visually-hidden" }, words));
+    fill(item, icon(paused ? "play" : "pause"), h("span", {}, t(paused ? "pause.resume" : "pause.hint")));
   };
   for (const key of ["me", "paused"]) page.store.watch(key, draw);
   return item;

@@ -13,7 +13,7 @@ const LEVELS = {
 };
 
 export function sandboxButton(page) {
-  const words = h("span", { class: "status-brief" });
+  const words = h("span");
   const props = { class: "status-item", "aria-expanded": "false", hidden: true };
   const item = button(null, () => toggle(page, item), props);
   page.store.watch("server", ({ sandbox }) => {

@@ -1,8 +1,12 @@
-/** The status bar: model, context usage, grants, sandbox, MCP, jobs, connection, pause and settings. */
+/**
+ * The status bar: model, context usage, and a menu of the rest, of which a button shows what needs attention: a missing
+ * sandbox, a failed MCP server, running jobs, a lost connection.
+ */
 
-import { button, fill, h, icon } from "../dom/elements.js";
+import { button, fill, h, icon, iconButton } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
 import { watchGrants } from "./grants.js";
+import { Menu } from "../dom/menu.js";
 import { isRunning } from "../cards/job_states.js";
 import { t, ts } from "../dom/texts.js";
 import { isDown } from "./mcp_states.js";
@@ -16,21 +20,23 @@ const SLOW_MS = 1_000; // shorter interruptions are not shown
 
 export function start(page) {
   const bar = h("div", { class: "status-bar" });
-  bar.append(
-    modelButton(page),
-    usageButton(page),
-    h("span", { class: "status-gap" }),
-    grantsButton(page),
-    sandboxButton(page),
-    mcpButton(page),
-    jobsButton(page),
-    workspaceButton(page),
-    link(page),
-    pauseButton(page),
-    settingsButton(page),
-  );
+  const makers = [workspaceButton, jobsButton, mcpButton, grantsButton, sandboxButton, pauseButton];
+  const rest = makers.map((make) => make(page));
+  const gap = h("span", { class: "status-gap" });
+  bar.append(modelButton(page), usageButton(page), gap, ...rest, link(page), ...moreMenu(rest));
   page.at("status").append(bar);
   page.at("composer").before(pauseBanner(page));
+}
+
+/** The menu of the buttons that the bar has no room for: it presses them. */
+function moreMenu(buttons) {
+  const opener = iconButton(t("menu.label"), "more", null, {
+    class: "status-item status-menu",
+    title: t("status.menu.hint"),
+  });
+  const row = (item) => [item.textContent, item.querySelector("svg").cloneNode(true), () => item.click()];
+  const menu = new Menu(opener, () => buttons.filter(({ hidden }) => !hidden).map(row));
+  return [opener, menu.element];
 }
 
 /** A button whose panel is loaded when it is first pressed: `load()` imports a module with `toggle(page, opener)`. */
@@ -62,7 +68,7 @@ function grantsButton(page) {
   const button = panelButton(page, () => import("./grants_panel.js"), props, icon("check"), words);
   page.store.watch("grants", (grants) => {
     button.hidden = !grants.length;
-    fill(words, `${grants.length}`, h("span", { class: "status-brief" }, ` ${t("status.grants")}`));
+    fill(words, `${grants.length}`, ` ${t("status.grants")}`);
   });
   watchGrants(page);
   return button;
@@ -79,7 +85,7 @@ function mcpButton(page) {
     button.dataset.warns = held + down > 0;
     const word = held ? t("status.mcp.held", { held }) : down ? t("status.mcp.down", { down }) : null;
     const all = servers.length ? `MCP: ${servers.length}` : "MCP";
-    fill(button, icon(held + down ? "warn" : "plug"), h("span", { class: "status-brief" }, word ?? all));
+    fill(button, icon(held + down ? "warn" : "plug"), h("span", {}, word ?? all));
   });
   return button;
 }
@@ -91,7 +97,6 @@ function jobsButton(page) {
   page.store.watch("jobs", (jobs) => {
     const running = jobs.filter(isRunning).length;
     words.textContent = running ? t("jobs.running", { count: running }) : t("jobs.button");
-    button.dataset.count = running; // shown instead of the text on narrow pages
     button.classList.toggle("busy", running > 0);
   });
   return button;
@@ -100,19 +105,19 @@ function jobsButton(page) {
 /** Other parts of the page open a file in the panel by the event `open-in-workspace` with its `path`, and `line` or `page`. */
 function workspaceButton(page) {
   const load = () => import("../workspace/panel.js");
-  const name = t("status.workspace");
-  const words = h("span", { class: "status-brief" }, name);
-  const props = { title: t("status.workspace.hint"), "aria-label": name };
-  const item = panelButton(page, load, props, icon("folder"), words);
+  const item = panelButton(page, load, {}, icon("folder"), h("span", {}, t("status.workspace")));
   document.addEventListener("open-in-workspace", async ({ detail }) => {
     (await load()).show(page, detail, item);
   });
   return item;
 }
 
-function settingsButton(page) {
-  const props = { "aria-label": t("settings.title"), title: t("settings.title") };
-  return panelButton(page, () => import("./settings_panel.js"), props, icon("gear"));
+/** At the end of the list of conversations. */
+export function settingsButton(page) {
+  const load = () => import("./settings_panel.js");
+  const item = panelButton(page, load, { class: "quiet" }, icon("gear"), t("settings.title"));
+  item.addEventListener("click", () => page.drawer.close());
+  return item;
 }
 
 /** The state of the connection; connection_line.js reports longer interruptions. */

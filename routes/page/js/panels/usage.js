@@ -73,15 +73,10 @@ function fullness(page, { latest }) {
   return { share: used / room, used, room, words: t("usage.tokens.of", { used, room }) };
 }
 
-const tokens = (sum) => (sum.prompt_tokens ?? 0) + (sum.completion_tokens ?? 0);
-
 /** A cost in local number format: prices have no currency here. */
 export const money = (cost) => cost.toLocaleString(language, { maximumSignificantDigits: 3 });
 
-function total(sum) {
-  if (!tokens(sum)) return "";
-  return ` · ${sum.cost ? t("run.cost", { amount: money(sum.cost) }) : t("usage.total", { tokens: short(tokens(sum)) })}`;
-}
+const total = (sum) => (sum.cost ? ` · ${t("run.cost", { amount: money(sum.cost) })}` : "");
 
 /** `950`, `12.4K`, `3.1M`. */
 const short = (count) => count.toLocaleString(language, { notation: "compact", maximumFractionDigits: 1 });

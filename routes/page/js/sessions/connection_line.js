@@ -13,11 +13,13 @@ export function connectionLine(page) {
   const retry = button(t("connection.retry"), () => page.feed.restart(), { class: "connection-retry" });
   let late = null,
     until = null,
-    lost = false;
+    lost = false,
+    offline = false; // the browser says so
   line.append(words, retry);
 
   const show = () => {
     const left = until === null ? 0 : Math.ceil((until - performance.now()) / 1000);
+    if (offline) return fill(words, t("connection.offline"));
     fill(words, left > 0 ? t("connection.lost.in", { seconds: left }) : t("connection.lost"));
   };
   const showLost = () => {
@@ -27,7 +29,7 @@ export function connectionLine(page) {
     line.hidden = retry.hidden = false;
     stop = startTicking(show);
     show();
-    announce(t("connection.lost.announced"));
+    announce(t(offline ? "connection.offline" : "connection.lost.announced"));
   };
   let stop = () => undefined;
 
@@ -51,11 +53,13 @@ export function connectionLine(page) {
     fill(words, why.message);
   };
 
-  page.store.watch("connection", ({ state, in_s, why }) => {
+  page.store.watch("connection", ({ state, in_s, why, offline: cut = false }) => {
     if (state === "open") return back();
     if (state === "refused") return refused(why);
     until = in_s === undefined ? null : performance.now() + in_s * 1000;
-    if (state === "lost") late ??= setTimeout(showLost, PATIENCE_MS);
+    offline = cut || (offline && !navigator.onLine);
+    if (offline) showLost();
+    else if (state === "lost") late ??= setTimeout(showLost, PATIENCE_MS);
     if (lost) show();
   });
 }

@@ -12,13 +12,17 @@ export async function showTurn(page, _row, id, run) {
   const { conversation } = page;
   await conversation.open(id);
   const view = await conversation.turn(run);
-  if (!view || page.store.get("session") !== id) return;
+  if (view && page.store.get("session") === id) showPlace(page, view.element);
+}
+
+/** Scrolls to an element of the conversation, and lights it up for a while. */
+export function showPlace({ conversation }, element) {
   conversation.follower.following = false;
-  view.element.tabIndex = -1;
-  view.element.focus({ preventScroll: true });
-  view.element.scrollIntoView({ block: "start" });
-  view.element.classList.add("found-turn");
-  setTimeout(() => view.element.classList.remove("found-turn"), LIT_MS);
+  element.tabIndex = -1;
+  element.focus({ preventScroll: true });
+  element.scrollIntoView({ block: "start" });
+  element.classList.add("found-turn");
+  setTimeout(() => element.classList.remove("found-turn"), LIT_MS);
 }
 
 /** Changes its place in the list; `done` is the key of the text that says so. */

@@ -1,6 +1,7 @@
 /** A conversation in the list: a link, its state, and a menu. */
 
 import { patch } from "../feed/api.js";
+import { formatTime } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { problemLine, Problem } from "../dom/forms.js";
 import { DRAGGED } from "./list_groups.js";
@@ -17,9 +18,10 @@ export class SessionRow {
     this.title = h("span", { class: "session-title", dir: "auto" });
     this.state = h("span", { class: "session-state" });
     this.labels = h("span", { class: "session-labels" });
+    this.time = h("span", { class: "session-time" });
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
     this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: (event) => this.#open(event) });
-    this.link.append(this.title, this.state, this.labels, this.snippet);
+    this.link.append(this.title, this.time, this.state, this.labels, this.snippet);
     this.more = button(icon("more"), null, { class: "quiet session-more" });
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
@@ -37,8 +39,10 @@ export class SessionRow {
     this.link.addEventListener("dragend", () => this.element.classList.remove("dragged"));
   }
 
-  show(session) {
+  /** `twin`: another one has the same title, so that the time tells them apart. */
+  show(session, twin = false) {
     this.session = session;
+    this.time.textContent = twin ? formatTime(session.updated ?? session.created) : "";
     const title = session.title || t("list.untitled");
     if (this.title.textContent !== title || session.title_marks || this.title.firstElementChild)
       fill(this.title, marked(title, session.title_marks));
@@ -52,16 +56,21 @@ export class SessionRow {
     this.link.title = session.summary ?? "";
   }
 
-  /** The state is shown by text as well as by colour. */
+  /** The state is a dot, with a text as its name: words would cut the title. */
   mark({ open, running, waiting }) {
     const marks = [open, running, waiting].join();
     if (marks === this.#marks) return;
     this.#marks = marks;
     if (open) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
-    const asks = waiting && h("span", { class: "badge" }, t("list.waiting", { count: waiting }));
-    const works = running && h("span", { class: "running" }, h("span", { class: "pulse" }), t("list.working"));
-    fill(this.state, asks || works);
+    const words = waiting ? t("list.waiting", { count: waiting }) : running ? t("list.working") : "";
+    this.state.className = `session-state ${waiting ? "asks" : running ? "pulse" : ""}`;
+    this.state.title = words;
+    fill(
+      this.state,
+      waiting > 1 && h("span", { "aria-hidden": "true" }, waiting),
+      h("span", { class: "visually-hidden" }, words),
+    );
   }
 
   /** Follows the link; a place that a search has found is shown at its turn. */

@@ -1,9 +1,12 @@
 /** The top bar: the button that shows the list, the title of the conversation, and the connection line. */
 
 import { fill, h, iconButton } from "../dom/elements.js";
+import { loadOnce } from "../dom/forms.js";
 import { connectionLine } from "./connection_line.js";
 import { renameField } from "./session_row.js";
 import { t } from "../dom/texts.js";
+
+const LONG = 8; // turns of a conversation that has an outline
 
 export function start(page) {
   const { store } = page;
@@ -33,16 +36,22 @@ export function start(page) {
       h("span", { class: "mode-chip", dir: "auto", title: t(`modes.${mode[0]}.hint`) }, words(mode));
     fill(chips, on.map(chip));
   };
+  const load = () => import("../chat/outline.js");
+  const outline = loadOnce(load, ({ toggle }) => toggle(page, places));
+  const places = iconButton(t("outline"), "outline", outline, { hidden: true, "aria-expanded": "false" });
+  const offerOutline = () => (places.hidden = !(store.get("turns") >= LONG || store.get("earlier")));
   const show = () => {
     const open = Boolean(store.get("session"));
     title.textContent = open ? store.get("title") || t("list.untitled") : t("list.new");
     document.title = open && store.get("title") ? t("topbar.named", { title: store.get("title") }) : "dragoman";
     pencil.hidden = !open || !title.isConnected;
   };
-  page.at("topbar").append(opens, title, pencil, chips, h("span", { class: "topbar-rest" }), fresh);
+  page.at("topbar").append(opens, title, pencil, chips, h("span", { class: "topbar-rest" }), places, fresh);
   store.watch("session", show);
   store.watch("title", show);
   store.watch("modes", showModes);
+  store.watch("turns", offerOutline);
+  store.watch("earlier", offerOutline);
   show();
   connectionLine(page);
 }

@@ -9,8 +9,6 @@
 import { Line } from "./ansi_line.js";
 import { PLAIN, styled } from "./ansi_style.js";
 
-export { BOLD, INVERSE, ITALIC, PLAIN, STRIKE, UNDERLINE, DIM } from "./ansi_style.js";
-
 const UNFINISHED = 256; // characters of an escape sequence that may come in two pieces
 
 // One alternative for each kind of character; sticky, so that nothing is looked at twice.

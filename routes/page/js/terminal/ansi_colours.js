@@ -2,8 +2,6 @@
 
 import { BOLD, DIM, INVERSE, ITALIC, rgbOf, STRIKE, UNDERLINE } from "./ansi_style.js";
 
-const DEFAULT_BACKGROUND = [0x15, 0x17, 0x1a]; // --terminal in light mode; in dark mode it is darker still
-const DEFAULT_FOREGROUND = [0xd7, 0xda, 0xe0]; // --on-terminal
 const MIN_CONTRAST = 4.6; // contrast, a little more than the 4.5 that people need
 const MAX_RULES = 2_000; // rules; further colour combinations are not coloured
 const FLAG_CLASSES = [
@@ -15,14 +13,21 @@ const FLAG_CLASSES = [
 
 const hex = (text) => [1, 3, 5].map((at) => Number.parseInt(text.slice(at, at + 2), 16));
 const colours = (text) => text.split(" ").map(hex);
-const FOREGROUNDS = colours(
-  "#101214 #ff7b72 #7ee787 #e3b341 #79b8ff #d2a8ff #56d4dd #d7dae0 " +
-    "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff",
+// Inks for light backgrounds and for dark ones: the sixteen colours, and the text of --on-terminal.
+const ON_LIGHT = colours(
+  "#1c1d1a #a3281e #1a6b34 #7a4a00 #0b55b8 #7a3aa8 #0b656e #50534b " +
+    "#62655d #b3332b #1d7339 #805800 #1763c4 #8a45bb #0c6c75 #1c1d1a #1c1d1a",
 );
+const ON_DARK = colours(
+  "#101214 #ff7b72 #7ee787 #e3b341 #79b8ff #d2a8ff #56d4dd #d7dae0 " +
+    "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff #d7dae0",
+);
+const TEXT = 16; // the place of the text's colour
 const BACKGROUNDS = colours(
   "#000000 #98201a #1a6f35 #7a5800 #0b55b8 #7a3aa8 #0b656e #c9cdd4 " +
     "#484f58 #b3332b #1f8a43 #956d00 #1f6fd6 #9450c4 #0f7f8a #ffffff",
 );
+export const TERMINALS = { light: hex("#f4f4ef"), dark: hex("#0c0d0f") }; // --terminal
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 const BRIGHT = NAMES.map((name) => `bright${name[0].toUpperCase()}${name.slice(1)}`);
@@ -31,9 +36,11 @@ const sheet = new CSSStyleSheet();
 const classes = new Map();
 document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 
-/** The same sixteen colours by the names of xterm.js. */
-export const screenColours = () =>
-  Object.fromEntries([...NAMES, ...BRIGHT].map((name, at) => [name, `rgb(${FOREGROUNDS[at].join(",")})`]));
+/** The same sixteen colours by the names of xterm.js, for a background as CSS has it. */
+export function screenColours(background) {
+  const inks = inksOn(background.match(/\d+/g).slice(0, 3).map(Number));
+  return Object.fromEntries([...NAMES, ...BRIGHT].map((name, at) => [name, `rgb(${inks[at].join(",")})`]));
+}
 
 /** The classes of a look, "" for a plain one. */
 export function classesOf({ fg, bg, flags }) {
@@ -48,27 +55,30 @@ function classOf(fg, bg, flags) {
   if (name !== undefined || classes.size >= MAX_RULES) return name ?? "";
   name = `ansi-${classes.size}`;
   classes.set(key, name);
-  const { foreground, background } = coloursOf(fg, bg, flags);
-  const rule = background ? `background-color:${css(background)};` : "";
-  sheet.insertRule(`.${name}{color:${css(foreground)};${rule}}`, sheet.cssRules.length);
+  const [light, dark] = [TERMINALS.light, TERMINALS.dark].map((terminal) => coloursOf(fg, bg, flags, terminal));
+  const both = (part) => `light-dark(${css(light[part])},${css(dark[part])})`;
+  const rule = light.background ? `background-color:${both("background")};` : "";
+  sheet.insertRule(`.${name}{color:${both("foreground")};${rule}}`, sheet.cssRules.length);
   return name;
 }
 
-/** The colours that are shown: `background` is null where it is the default. */
-export function coloursOf(fg, bg, flags) {
-  const text = fg === null ? DEFAULT_FOREGROUND : colour(FOREGROUNDS, fg);
+/** The colours that are shown in a terminal with this background: `background` is null where it is that one. */
+export function coloursOf(fg, bg, flags, terminal) {
   const back = bg === null ? null : colour(BACKGROUNDS, bg);
-  const [above, under] = flags & INVERSE ? [back ?? DEFAULT_BACKGROUND, text] : [text, back];
-  const background = under ?? DEFAULT_BACKGROUND;
+  const text = fg === null ? inksOn(back ?? terminal)[TEXT] : colour(inksOn(back ?? terminal), fg);
+  const [above, under] = flags & INVERSE ? [back ?? terminal, text] : [text, back];
+  const background = under ?? terminal;
   const foreground = flags & DIM ? mix(above, background, 0.3) : above;
   return { foreground: legible(foreground, background), background: under };
 }
 
+const inksOn = (background) => (isLight(background) ? ON_LIGHT : ON_DARK);
+const isLight = (background) => luminance(background) > 0.179;
 const colour = (first, number) => (number < 16 ? first[number] : rgbOf(number));
 
 /** The colour, or one closer to white or black that is legible on this background. */
 function legible(foreground, background) {
-  const end = luminance(background) > 0.179 ? [0, 0, 0] : [255, 255, 255];
+  const end = isLight(background) ? [0, 0, 0] : [255, 255, 255];
   for (let part = 0; part < 1; part += 0.1) {
     const tried = mix(foreground, end, part);
     if (contrast(tried, background) >= MIN_CONTRAST) return tried;

@@ -4,7 +4,7 @@
  */
 
 import { linesOf } from "./ansi.js";
-import { areSame, EXCERPT_CHARACTERS, lastLines, LINES } from "./excerpts.js";
+import { areSame, countWords, EXCERPT_CHARACTERS, lastLines, LINES, linesSeen } from "./excerpts.js";
 import { copyText } from "../dom/copy.js";
 import { announce, button, h, hasSelection, icon, onNextFrame, restoreFocus } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -19,13 +19,13 @@ const COPIED_MS = 2_000;
 const ECHO_MS = [30, 120]; // after a key, when its echo is looked for
 const SIZE = { columns: 120, rows: 40 }; // of a terminal whose size is not known
 const BEYOND = 2 ** 40; // a position behind every output: such a read tells only how much there is
-const CUT = /\[\.{3,} [\d,]+ characters left out \.\.\.\]|^\[read_result\(.* shows what is left out\.\]$/m;
 
 export class Tail {
   #whole;
   #name;
   #status = { tail: [], lines: 0 };
   #final = null; // the text that was left in the end
+  #seen = 0; // lines of it, if it is only a part
   #coloured = null; // its last lines as they were written
   #wasLive = false;
   #opened = null; // {kind: "lines" or "screen", view, total, current: all that there was has come}
@@ -85,9 +85,13 @@ export class Tail {
     if (this.#opened?.kind === "screen") this.#opened.view?.connect(link);
   }
 
-  /** The output is complete; `text` is its final text, if known. */
-  end(text) {
-    if (text !== undefined) this.#final = text;
+  /** The output is complete; `text` is its final text, if known, and `lines` the number of all that were written. */
+  end(text, lines) {
+    if (text !== undefined) {
+      this.#final = text;
+      this.#seen = linesSeen(text);
+    }
+    if (lines) this.#status = { ...this.#status, lines };
     this.#wake();
     onNextFrame(this.#draw);
   }
@@ -102,9 +106,9 @@ export class Tail {
     this.#coloured = "";
     try {
       const { characters, lines } = await this.#whole(BEYOND);
-      this.#status = { ...this.#status, lines };
+      if (lines) this.#status = { ...this.#status, lines }; // not known of all that are stored
       const from = Math.max(0, characters - EXCERPT_CHARACTERS);
-      if (lines && !this.#wasLive) this.#coloured = (await this.#whole(from)).text;
+      if (characters && !this.#wasLive) this.#coloured = (await this.#whole(from)).text;
     } catch (error) {
       if (!error.status) throw error; // it is not stored, or the server cannot be reached: the plain text stays
     }
@@ -118,12 +122,12 @@ export class Tail {
   #draw = () => {
     const known = this.#final;
     const lines = known === null ? linesOf(this.#status.tail.join("\n")) : this.#inColour(this.#excerpt(known));
-    const cut = known !== null && CUT.test(known);
+    const cut = this.#seen > 0;
     if (cut && !this.prose) this.recall(); // the model's part does not say how long the whole is
     const total = this.#total(lines, cut);
     this.element.hidden = !lines.length && !this.opened && !this.#silent;
     this.box.hidden = !lines.length && !this.opened;
-    if (!this.opened) this.#showCount(total, cut);
+    if (!this.opened) this.#showCount(total);
     const drawn = Boolean(this.#whole && this.#status.screen);
     const shortened = known === null && this.#status.tail.some((line) => line.length >= MAX_LINE);
     this.all.hidden = !this.opened && total <= lines.length && !cut && !shortened && !drawn;
@@ -138,9 +142,8 @@ export class Tail {
     if (!this.opened && !this.prose) queueMicrotask(() => this.#follow());
   };
 
-  #showCount(total, cut = false) {
-    const lines = total > LINES || (total > 1 && !cut) ? t("tail.lines", { count: total }) : "";
-    this.count.textContent = [lines, cut ? t("tail.cut") : ""].filter(Boolean).join(", ");
+  #showCount(total) {
+    this.count.textContent = countWords(total, this.#seen);
   }
 
   /** The lines that are shown while the tail is collapsed. */
@@ -202,7 +205,7 @@ export class Tail {
 
   #open(kind, { chosen = false } = {}) {
     if (this.opened) this.#close();
-    const opened = { kind, chosen, view: null, total: 0, current: false };
+    const opened = { kind, chosen, view: null, total: null, current: false };
     this.#opened = opened;
     this.element.hidden = false;
     this.element.classList.add("open");
@@ -307,7 +310,7 @@ export class Tail {
   }
 
   async *#pieces(how) {
-    const isPlain = this.#final !== null && !CUT.test(this.#final) && !this.#hasColours;
+    const isPlain = this.#final !== null && !this.#seen && !this.#hasColours;
     const isAll = isPlain && this.#opened?.kind !== "screen";
     if (this.#final !== null && (isAll || !this.#whole)) yield this.#final;
     else if (this.#whole) yield* readPieces(this.#whole, how);
@@ -319,7 +322,7 @@ export class Tail {
     if (this.#opened !== opened) return;
     const { view } = opened;
     // Of all that was written, also where only the beginning and the end are still stored.
-    this.#showCount(opened.total || view.count);
+    this.#showCount(opened.total ?? view.count);
     if (this.#following) this.#follow();
     if (this.#held || view.isComplete) this.#scrolled();
     this.search?.refresh();

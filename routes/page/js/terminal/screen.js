@@ -51,6 +51,8 @@ export class Screen {
   /** `parts`: see `loadScreen`; `size`: `{columns, rows}` that the output begins with; `onLeave()` takes the focus. */
   constructor(parts, box, { label, size, onLeave }) {
     const style = getComputedStyle(box);
+    const { backgroundColor: background, color: foreground } = style;
+    const cursor = { cursor: foreground, cursorAccent: background, selectionBackground: "rgb(128 128 128 / 35%)" };
     this.box = box;
     this.onLeave = onLeave;
     this.#terminal = new parts.Terminal({
@@ -66,7 +68,7 @@ export class Screen {
       lineHeight: 1.2,
       minimumContrastRatio: 4.5,
       screenReaderMode: readPreference(ONE_TAB) === "on",
-      theme: { ...screenColours(), background: style.backgroundColor, foreground: style.color },
+      theme: { ...screenColours(background), background, foreground, ...cursor },
     });
     this.#terminal.loadAddon(new parts.Unicode11Addon());
     this.#terminal.unicode.activeVersion = "11";

@@ -83,7 +83,10 @@ export class CodeView {
     if (!this.whole && this.#lines > FOLDED + SPARE) this.#fold();
     const kind = previewOf(this.language, this.#pieces[0] ?? "");
     if (kind) this.#head.lastChild.before(this.#preview(kind));
-    this.#loading?.then(() => this.#painter?.close());
+    this.#loading?.then(async () => {
+      await this.#painter?.close();
+      if (this.code.querySelector(".c-added, .c-removed")) (await import("./diff_colours.js")).colourFence(this.code);
+    });
   }
 
   #preview(kind) {

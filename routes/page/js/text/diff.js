@@ -3,9 +3,8 @@
 import { counted, rowsOfChange, rowsOfUnified } from "./diff_rows.js";
 import { button, h } from "../dom/elements.js";
 import { escapeText } from "./exact_text.js";
+import { fileLanguage } from "./file_language.js";
 import { t } from "../dom/texts.js";
-
-export { counted } from "./diff_rows.js";
 
 const SHOWN = 24; // rows, before "Show all"
 const MOST = 5_000; // and at a time
@@ -30,25 +29,27 @@ export function changeDiff(before, after, label = t("diff.changes")) {
   return diffOf(rows, label);
 }
 
-/** The rows of a diff as an element; a long one is folded. */
+/** The rows of a diff as an element, in the colours of its language if `label` is a path; a long one is folded. */
 export function diffOf(given, label) {
   const { added, removed } = counted(given);
   const isNew = given.every(({ old }) => !old); // a new file has no numbers of before
   const rows = isNew ? given.map(({ old, ...row }) => row) : given;
   const name = t("diff.label", { label, count: added, removed });
   const props = { class: "diff", role: "group", tabindex: 0, dir: "ltr", "aria-label": name };
-  return appendRows(h("div", props), rows, 0, SHOWN);
+  return appendRows(h("div", props), rows, 0, SHOWN, fileLanguage(label));
 }
 
 /** Appends the rows up to `to`, and a button for more: whoever approves of it can see all of it. */
-function appendRows(element, rows, from, to) {
+function appendRows(element, rows, from, to, language) {
   element.append(...rows.slice(from, to).map(rowOf));
+  const colour = ({ colourLines }) => colourLines([...element.querySelectorAll(".diff-text")], language);
+  if (language) import("./diff_colours.js").then(colour, () => undefined); // it can be read without them
   const next = Math.min(rows.length, to + MOST);
   const words =
     next === rows.length
       ? t("show.lines", { lines: rows.length })
       : t("show.more_lines", { more: MOST, lines: rows.length });
-  if (rows.length > to) element.append(moreButton(words, () => appendRows(element, rows, to, next)));
+  if (rows.length > to) element.append(moreButton(words, () => appendRows(element, rows, to, next, language)));
   return element;
 }
 

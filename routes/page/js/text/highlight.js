@@ -168,4 +168,4 @@ class HighlightWorker {
 }
 
 let policy = null;
-const worker = new HighlightWorker();
+export const worker = new HighlightWorker();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -109,7 +110,9 @@ async def test_a_model_that_comes_back_is_heard_and_each_wait_is_told(failing: R
     assert said(pieces) == "Hi"
     assert told(pieces) == ["retry"]
     assert isinstance(pieces[0], ProviderNotice)
-    assert pieces[0].message.endswith(f" Retry 1 in {time.waits[0]:.1f} s.")
+    notice = pieces[0]
+    assert f" Retrying in {ceil(time.waits[0])} s (attempt 2 of {notice.attempts})." in notice.message
+    assert notice.attempt == 2 and (notice.reason or "is rate limited") in notice.message
     assert pieces[0].retry_at == WALL + time.now
 
 

@@ -222,6 +222,34 @@ async def test_refusals_teach_the_window(
     assert await counter.window() == counter.known_window == window
 
 
+async def test_a_limit_holds_for_all_once_a_second_session_has_met_it() -> None:
+    counter = TokenCounter(Scripted([]))
+    for _ in range(2):
+        counter.refused(9000, 4096, "one")
+    assert (counter.window_of("one"), counter.window_of("two")) == (4096, DEFAULT_WINDOW)
+    counter.refused(9000, 8192, "two")  # another one: neither is confirmed
+    assert (counter.window_of("two"), counter.known_window) == (8192, DEFAULT_WINDOW)
+    counter.refused(9000, 4096, "two")
+    assert await counter.window("three") == counter.known_window == 4096
+
+
+async def test_a_limit_that_the_server_lists_holds_for_all_at_once() -> None:
+    provider = Letters()
+    provider.said_window = 8192
+    counter = TokenCounter(provider, 16_384)
+    assert await counter.window() == 16_384
+    counter.refused(12_000, 8192, "one")
+    assert counter.known_window == 8192
+
+
+def test_a_guess_holds_for_all_once_a_second_session_was_refused() -> None:
+    counter = TokenCounter(Scripted([]))
+    counter.refused(8000, None, "one")
+    assert (counter.window_of("one"), counter.known_window) == (6000, DEFAULT_WINDOW)
+    counter.refused(9000, None, "two")
+    assert (counter.window_of("one"), counter.known_window) == (6000, 6750)
+
+
 async def test_what_leaves_no_room_for_a_conversation_is_believed_no_longer() -> None:
     for setting, window in ((None, DEFAULT_WINDOW), (8192, 8192)):
         counter = TokenCounter(Scripted([]), setting)

@@ -114,7 +114,7 @@ async def test_a_retry_and_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert (await served.chat())[-1]["type"] == "run.failed"
         run, good, failed_run, bad = got.spans()
         [(name, retry)] = [event for event in good.events if event[1][names.CODE.name] == "retry"]
-        assert name == names.NOTICE.name and "Retry 1 in" in retry[names.MESSAGE.name]
+        assert name == names.NOTICE.name and "Retrying in" in retry[names.MESSAGE.name]
         assert (good.attributes["server.address"], good.attributes["server.port"]) == ("127.0.0.1", model.port)
         assert good.attributes[names.PROVIDER.name] == "openai" and not good.failed
         assert bad.failed and bad.attributes["error.type"] == "model_not_found"

@@ -161,7 +161,7 @@ async def test_a_person_answers_in_the_terminal(what: str, tmp_path: Path) -> No
             await shown.ends_with("\n>")
             shown.press("Ask.\r")
             text = await shown.ends_with("answer:")
-            assert "The assistant asks you:" in text and ("│ 1  red" in text) is (call == COLOUR)
+            assert "The agent asks you:" in text and ("│ 1  red" in text) is (call == COLOUR)
             shown.press(keys)
             await shown.until("Good.")
     assert any(message.role == "tool" and told in message.text for message in provider.requests[-1].messages)

@@ -107,8 +107,8 @@ async def test_a_busy_server_is_given_its_time(tmp_path: Path) -> None:
         events = await served.chat()
     assert (text_of(events), len(server.asked)) == ("Hi", 3)
     first, second = [message for code, message in notices(events) if code == "retry"]
-    assert "hosted/m did not answer (model_busy). Retry 1 in 1.5 s." in first
-    assert "(model_down)" in second
+    assert first == "m is rate limited. Retrying in 2 s (attempt 2 of 5)."
+    assert second.startswith("m failed: status 503. Retrying in ")
 
 
 async def test_a_key_is_never_told(tmp_path: Path) -> None:

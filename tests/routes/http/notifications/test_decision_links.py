@@ -91,7 +91,8 @@ async def test_a_link_shows_the_exact_call_and_decides_it_once(tmp_path: Path) -
         assert len(token) == len("dgm_") + 43 and (await one.served.client.head(f"/decide/{token}")).status_code == 200
         page = [await one.look(token) for _ in range(3)][-1]  # as the preview of a chat does
         assert page.status_code == 200 and "&lt;b&gt;bold&lt;/b&gt; &lt;U+202E&gt;abc&lt;U+200B&gt; &amp;" in page.text
-        assert "write_file waits for a decision" in page.text and "note.txt" in page.text and "<script" not in page.text
+        assert "write_file is waiting for a decision" in page.text
+        assert "note.txt" in page.text and "<script" not in page.text
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "form-action 'self'" in policy and "frame-ancestors 'none'" in policy
         assert page.headers["cache-control"] == "no-store" and "noindex" in page.headers["x-robots-tag"]

@@ -72,6 +72,19 @@ async def test_more_than_is_kept_is_counted(tmp_path: Path) -> None:
     assert int(re.findall(r" of ([\d,]+)\.", page["text"])[0].replace(",", "")) <= TEXT_CHARACTERS
 
 
+async def test_all_lines_are_counted_whatever_is_stored(tmp_path: Path) -> None:
+    """In the event, by the output's route while the run is remembered and after a restart; not of a short one."""
+    model = Reader(["```bash\nseq 1 100000\n```\n", "```bash\nseq 1 10\n```\n", "Counted."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        events = await served.chat("Count.")
+        long, short = of_kind(events, "tool.finished")
+        path = f"/runs/{events[0]['run']}/calls/{long['call']}/output"
+    assert (long["lines"], "lines" in short) == (100_000, False) and long["bytes"] >= 588_895
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:
+        part = (await served.client.get(path)).json()
+    assert part["lines"] == 100_000
+
+
 async def test_other_sessions_cannot_read_it(tmp_path: Path) -> None:
     model = Reader([LONG, "Long.", "```read_result\nTHEIRS\n```\n", "No."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, model) as served:

@@ -19,7 +19,7 @@ from app.models.scripted import Line, Pause, Scripted
 from app.storage.runs import EventRow, RunEnded, RunRow
 from tests.support.access.people import LIMIT_S, bearer
 from tests.support.databases.sqlite import full_disk
-from tests.support.server.feeding import begin, feeding
+from tests.support.server.feeding import Feed, begin, feeding
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +133,61 @@ async def test_a_place_that_is_none_is_refused_and_a_deleted_session_ends_the_st
         assert await asked(session, feed.cursor) == (404, "not_found")
 
 
+def of_place(feed: Feed, place: int) -> list[str]:
+    return [one.partition("/")[2] for one in feed.ids if one.startswith(f"{place}/")]
+
+
+async def test_several_sessions_come_on_one_connection_each_from_its_own_place(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
+        first = [(await served.chat(text))[0] for text in ("a", "b")]
+        sessions, runs = [one["session"] for one in first], [one["run"] for one in first]
+        async with feeding(served, sessions, ",".join(f"{at}/{run}:0" for at, run in enumerate(runs))) as feed:
+            for session in sessions:
+                await served.chat("c", session=session)
+            told = [whole(await lasts(served, session)) for session in sessions]
+            while not {f"{at}/{ids[-1]}" for at, ids in enumerate(told)} <= {*feed.ids}:
+                await feed.until(lambda one: bool(one.id))
+        assert [of_place(feed, place) for place in (0, 1)] == [ids[1:] for ids in told]
+        # Twice the same session, for readers at different places; of the third nothing was seen.
+        async with feeding(served, [sessions[0], *sessions], f"0/{told[0][2]}, 1/{told[0][-2]}") as again:
+            run = (await served.chat("d", session=sessions[0]))[0]["run"]
+            last = f"{run}:{await served.services.store.last_seq(run)}"
+            while not {f"0/{last}", f"1/{last}"} <= {*again.ids}:
+                await again.until(lambda one: bool(one.id))
+        ids = whole(await lasts(served, sessions[0]))
+        assert [of_place(again, place) for place in (0, 1, 2)] == [ids[3:], ids[len(told[0]) - 1 :], []]
+
+
+async def test_a_session_that_is_not_there_ends_none_of_the_others(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
+        kept, deleted, moved = [(await served.chat(text))[0]["session"] for text in ("1", "2", "3")]
+        [foreign] = await lasts(served, kept)
+        ann = await bearer(served, "ann")
+        served.client.headers.update(await bearer(served, "local", "admin"))
+        hers = (await served.client.post("/chat", json={"message": "4"}, headers=ann)).headers["x-session-id"]
+        async with feeding(served, [kept, "ses_gone", hers, deleted, moved], f"4/{foreign}:1") as feed:
+            refused = [(await feed.until("session.refused")).data for _ in range(3)]
+            assert sorted((one["place"], one["session"], one["code"]) for one in refused) == [
+                (1, "ses_gone", "not_found"),
+                (2, hers, "not_found"),
+                (4, moved, "invalid_cursor"),
+            ]
+            assert (await served.client.delete(f"/sessions/{deleted}")).status_code == 204
+            gone = (await feed.until("session.refused")).data
+            assert (gone["place"], gone["session"], gone["code"]) == (3, deleted, "not_found")
+            run = (await served.chat("5", session=kept))[0]["run"]
+            await feed.until(lambda one: one.type == "run.finished" and one.id.startswith(f"0/{run}:"))
+
+        async def asked(count: int, after: str = "") -> tuple[int, str]:
+            where = {"session": [kept] * count, "after": after}
+            answer = await served.client.get("/events", params=where)
+            return answer.status_code, answer.json()["error"]["code"]
+
+        assert await asked(65) == (400, "invalid_query")
+        for nonsense in (f"{foreign}:1", f"2/{foreign}:1", f"x/{foreign}:1", f"0/{foreign}:1,", f"/{foreign}:1"):
+            assert await asked(2, nonsense) == (400, "invalid_cursor"), nonsense
+
+
 async def test_a_store_that_fails_is_asked_again_and_the_stream_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,13 +225,17 @@ async def test_the_feed_is_one_of_the_streams_that_a_person_may_have_and_needs_n
 async def test_who_came_without_a_token_is_shown_out_once_there_is_one_and_so_is_who_is_revoked(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         async with feeding(served) as feed:
-            assert (await feed.until_state(lambda state: True))["me"] == {"name": "local", "role": "admin"}
+            assert (await feed.until_state(lambda state: True))["me"] == {
+                "name": "local",
+                "role": "admin",
+                "approval": "sandboxed",
+            }
             admin = await bearer(served, "root", "admin")
             await feed.rest()
         ann = await bearer(served, "ann", "guest")
         async with feeding(served, None, "", **ann) as feed:
             state = await feed.until_state(lambda state: True)
-            assert state["me"] == {"name": "ann", "role": "guest"}
+            assert state["me"] == {"name": "ann", "role": "guest", "approval": "sandboxed"}
             assert "mcp" not in state
             assert (await served.client.delete("/tokens/ann", headers=admin)).status_code == 204
             await feed.rest()

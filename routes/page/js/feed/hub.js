@@ -1,0 +1,287 @@
+/**
+ * One `GET /events` for all windows of an identity, in a shared worker; in a window itself where there is none.
+ *
+ * Each window follows a session from a place of its own. Windows at the same place of the same session share one
+ * `session=` of the request, so that none of them sees an event twice or misses one. A window that comes or goes on to
+ * another session makes a new connection, which the old one outlives until it is open: the others notice nothing.
+ */
+
+import { EventReader } from "./sse.js";
+import { parseJSON } from "../text/json.js";
+import { Turns } from "./turns.js";
+
+const MIN_BACKOFF_MS = 500,
+  MAX_BACKOFF_MS = 15_000; // between two attempts
+const STABLE_MS = 5_000; // a connection that held so long was a good one
+const SILENCE_TIMEOUT_MS = 33_000; // the server sends something every 15 s: a connection that misses two is dead
+const WAKE_TIMEOUT_MS = 20_000; // the same when a window is looked at: a laptop that was closed has lost its connection
+const ANSWER_TIMEOUT_MS = 30_000;
+const CHECK_MS = 5_000;
+const SOON_MS = 5; // windows that come together share an attempt
+const GONE_MS = 150_000; // hidden windows send a ping once a minute
+const MOST = 64; // sessions of one connection: the windows that were looked at last
+const PERMANENT = [400, 401, 403, 404]; // retrying these statuses would not help
+// What rows of long lists are known by: one that this connection has told before comes as that alone.
+const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
+
+/** Hubs by identity. The headers are compared whole: the name of a worker is only a digest of them. */
+export class Hubs {
+  #hubs = new Map();
+
+  admit(port) {
+    let hub = null;
+    const window = { port, places: [], fresh: true };
+    port.onmessage = ({ data }) => {
+      window.heard = Date.now();
+      if (data.who) {
+        const name = JSON.stringify(data.who);
+        if (!this.#hubs.has(name)) this.#hubs.set(name, new Hub(data.who));
+        hub = this.#hubs.get(name);
+      }
+      hub?.hear(window, data);
+    };
+  }
+}
+
+class Hub {
+  #who; // the headers of the identity
+  #windows = new Set();
+  #opening = null; // AbortControllers of the attempt under way,
+  #open = null; // and of the connection that delivers
+  #places = [];
+  #generation = 0;
+  #soon = null;
+  #turns = new Turns();
+  #state = {}; // JSON of each field that windows have seen
+  #receivedAt = 0; // when data arrived last, by the wall clock: monotonic clocks stop during sleep
+  #delivered = false; // events of a session, by the last attempt
+  #pauseEnds = () => undefined;
+
+  constructor(who) {
+    this.#who = who;
+    setInterval(() => this.#check(), CHECK_MS);
+  }
+
+  /** A message of a window: `{follow, seen}`, `{restart}`, `{seen}`, `{bye}`, or a ping. */
+  hear(window, { follow, restart, seen, bye }) {
+    if (bye) return this.#remove(window);
+    if (follow) this.#follow(window, follow);
+    else if (!this.#windows.has(window)) return window.port.postMessage({ left: true });
+    else if (restart) this.#follow(window, window.following);
+    else window.port.postMessage({});
+    if (seen) this.#seen(window);
+  }
+
+  #follow(window, following) {
+    for (const place of this.#places) place.windows.delete(window);
+    Object.assign(window, { following, seenAt: Date.now(), refused: false });
+    this.#windows.add(window);
+    this.#tell("connecting", {}, [window]);
+    this.#renew();
+  }
+
+  #remove(window) {
+    this.#windows.delete(window);
+    window.fresh = true;
+    for (const place of this.#places) place.windows.delete(window);
+    if (this.#windows.size) return;
+    this.#generation++;
+    this.#opening?.abort();
+    this.#open?.abort();
+    this.#turns.leave();
+  }
+
+  #seen(window) {
+    window.seenAt = Date.now();
+    this.#abortIfSilent(WAKE_TIMEOUT_MS);
+    this.#pauseEnds();
+    this.#turns.wake();
+    if (!window.refused && !this.#places.some((place) => place.windows.has(window))) this.#renew();
+  }
+
+  #check() {
+    this.#abortIfSilent(SILENCE_TIMEOUT_MS);
+    for (const window of this.#windows) if (Date.now() - window.heard > GONE_MS) this.#remove(window);
+  }
+
+  #abortIfSilent(most_ms) {
+    if (this.#receivedAt && Date.now() - this.#receivedAt > most_ms) this.#open?.abort();
+  }
+
+  /** Begins another attempt; what is open delivers until then. */
+  #renew() {
+    this.#generation++;
+    this.#opening?.abort();
+    this.#turns.wake();
+    this.#soon ??= setTimeout(() => {
+      this.#soon = null;
+      if (this.#windows.size) this.#listen(this.#generation);
+    }, SOON_MS);
+  }
+
+  async #listen(generation) {
+    const isCurrent = () => generation === this.#generation;
+    let wait_ms = MIN_BACKOFF_MS;
+    while (isCurrent()) {
+      await this.#turns.available();
+      if (!isCurrent()) return;
+      const began = performance.now();
+      this.#delivered = false;
+      this.#tell("connecting");
+      const why = await this.#readUntilClosed().catch((error) => error);
+      if (!isCurrent()) return;
+      this.#open?.abort(); // that of an attempt before, which nobody renews any more
+      this.#open = null;
+      if (PERMANENT.includes(why?.status) && this.#refuse(why)) return;
+      if (this.#turns.waiting || PERMANENT.includes(why?.status)) continue;
+      if (performance.now() - began > STABLE_MS || this.#delivered) wait_ms = MIN_BACKOFF_MS;
+      const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
+      this.#tell("lost", { in_s: pause_ms / 1000 });
+      await this.#pause(pause_ms);
+      wait_ms = Math.min(MAX_BACKOFF_MS, wait_ms * 1.7);
+    }
+  }
+
+  /** Resolves after `ms`, or sooner when a window is looked at. */
+  async #pause(ms) {
+    let timer;
+    await new Promise((resolve) => {
+      this.#pauseEnds = resolve;
+      timer = setTimeout(resolve, ms);
+    });
+    clearTimeout(timer);
+  }
+
+  /** The windows of a request that is refused. Returns true where that is all of them: nothing is left to be followed. */
+  #refuse({ status, code, message }) {
+    const alone = [400, 404].includes(status) && this.#groups().length === 1 ? this.#groups()[0].windows : null;
+    for (const window of alone ?? this.#windows) window.refused = true;
+    this.#tell("refused", { why: { status, code, message } }, alone ?? this.#windows);
+    return !alone;
+  }
+
+  /** The windows by what they follow: the places of a request. */
+  #groups() {
+    const groups = new Map();
+    for (const window of [...this.#windows].sort((a, b) => b.seenAt - a.seenAt)) {
+      const { session, cursor } = window.following;
+      const name = `${session} ${cursor}`;
+      if (!session || window.refused || (groups.size === MOST && !groups.has(name))) continue;
+      if (!groups.has(name)) groups.set(name, { session, cursor, windows: new Set() });
+      groups.get(name).windows.add(window);
+    }
+    return [...groups.values()];
+  }
+
+  /** One connection, until it ends. Raises an error with `status`, SyntaxError for an invalid event, AbortError. */
+  async #readUntilClosed() {
+    const abort = (this.#opening = new AbortController());
+    const places = this.#groups();
+    const sessions = places.map(({ session }) => `session=${encodeURIComponent(session)}`).join("&");
+    const cursors = places.flatMap(({ cursor }, at) => (cursor ? [`${at}/${cursor}`] : [])).join();
+    const headers = { ...this.#who, ...(cursors && { "last-event-id": cursors }) };
+    this.#turns.take(() => abort.abort());
+    const late = setTimeout(() => abort.abort(), ANSWER_TIMEOUT_MS);
+    const response = await fetch(`/events${sessions && "?"}${sessions}`, { headers, signal: abort.signal }).finally(
+      () => clearTimeout(late),
+    );
+    if (!response.ok) throw await refusal(response);
+    this.#open?.abort();
+    this.#open = abort;
+    this.#opening = null;
+    this.#places = places;
+    this.#receivedAt = Date.now();
+    this.#tell("open");
+    try {
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      const events = new EventReader((text) => text),
+        rows = {};
+      while (true) {
+        const { value, done } = await reader.read();
+        if (done || abort.signal.aborted) return;
+        this.#receivedAt = Date.now();
+        this.#deliver(events.feed(value), places, rows);
+      }
+    } finally {
+      abort.abort();
+    }
+  }
+
+  /** Sends each window its share of the events, as one message; their data as text, in which numbers are exact. */
+  #deliver(events, places, rows) {
+    const shares = new Map();
+    const give = (windows, event) => {
+      for (const window of windows) shares.set(window, [...(shares.get(window) ?? []), event]);
+    };
+    for (const event of events) {
+      const { id, type, data } = event;
+      if (type === "state") this.#giveState(withKnownRows(parseJSON(data), rows), give);
+      else if (type === "session.refused") this.#refusePlace(places, parseJSON(data));
+      else if (id) {
+        const [cursor, at = 0] = id.split("/").reverse();
+        const windows = places[at]?.windows ?? [];
+        for (const window of windows) window.following.cursor = cursor;
+        give(windows, { ...event, id: cursor });
+        this.#delivered = true;
+      } else {
+        const about = parseJSON(data).session;
+        for (const { session, windows } of places) if (session === about) give(windows, event);
+      }
+    }
+    for (const [window, share] of shares) window.port.postMessage({ turn: window.following.turn, events: share });
+  }
+
+  /** Windows get what has changed; those that are new all of it, once it was read for them. */
+  #giveState(state, give) {
+    const news = Object.entries(state).map(([name, value]) => [name, JSON.stringify(value)]);
+    const changed = news.filter(([name, json]) => this.#state[name] !== json);
+    Object.assign(this.#state, Object.fromEntries(news));
+    const [fresh, known] = [[], []];
+    for (const window of this.#windows) (window.fresh ? fresh : known).push(window);
+    if (changed.length) give(known, stateEvent(changed));
+    if (!("me" in state)) return; // not the first of a connection
+    give(fresh, stateEvent(news));
+    for (const window of fresh) window.fresh = false;
+  }
+
+  #refusePlace(places, { place, code, message }) {
+    const { windows } = places[place];
+    for (const window of windows) window.refused = true;
+    this.#tell("refused", { why: { status: code === "not_found" ? 404 : 400, code, message } }, windows);
+  }
+
+  /** Tells windows of the connection, each if that is news for it. */
+  #tell(state, more = {}, windows = this.#windows) {
+    for (const window of windows) {
+      if (window.refused && state !== "refused") continue;
+      if (state === "connecting" && window.told === "open" && windows === this.#windows) continue;
+      if (state === "open" && window.told === "open") continue;
+      window.told = state;
+      window.port.postMessage({ connection: { state, ...more } });
+    }
+  }
+}
+
+async function refusal(response) {
+  const { error = {} } = (await response.json().catch(() => null)) ?? {};
+  return Object.assign(new Error(error.message), { status: response.status, code: error.code });
+}
+
+function stateEvent(fields) {
+  return { id: null, type: "state", data: `{${fields.map(([name, json]) => `"${name}":${json}`).join()}}` };
+}
+
+/** The state with the rows that it only names. */
+function withKnownRows({ type, ...state }, rows) {
+  for (const [name, keys] of Object.entries(KEYS)) {
+    if (!state[name]) continue;
+    const known = rows[name] ?? new Map();
+    rows[name] = new Map();
+    for (const row of state[name]) {
+      const key = JSON.stringify(keys.map((one) => row[one]));
+      rows[name].set(key, Object.keys(row).length > keys.length ? row : known.get(key));
+    }
+    state[name] = [...rows[name].values()];
+  }
+  return state;
+}
