@@ -232,7 +232,7 @@ async def test_what_is_decided_elsewhere_or_too_late_goes(tmp_path: Path) -> Non
         await questions_on(other).get_by_role("button", name="Approve once").click()
         await expect(page.get_by_text("Seen.")).to_be_visible()
         await until_decided(page)
-        await expect(page.get_by_text("Approved by you on the page: bash · touch one")).to_be_visible()
+        await expect(page.get_by_text("Approved by you: bash · touch one")).to_be_visible()
         await page.route("**/approvals/*", forestall)
         await say(page, "Say zero.")
         await press(page, "Approve once")

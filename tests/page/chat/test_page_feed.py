@@ -190,9 +190,9 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         [place] = served.services.presence._places["local"]
         # The lid is closed: no timer runs, and the clock on the wall goes on.
         await page.clock.set_system_time(time.time() + 60)
-        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        await place.wait_left()
-        await expect(page.get_by_text("Connected")).to_be_visible()
+        async with page.expect_response("**/events*"):
+            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            await place.wait_left()
         [place] = served.services.presence._places["local"]
         await page.clock.set_system_time(time.time() + 120)
         async with page.expect_response("**/events*"):

@@ -7,7 +7,7 @@ import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
 import { parseJSON } from "../text/json.js";
 
-const ANSWER_MS = 5_000; // a worker that is not there by then is done without
+const ANSWER_MS = 5_000; // a worker that is not there by then is done without, until it is
 const PING_MS = 10_000;
 const OFFLINE_MS = 2_000;
 
@@ -18,6 +18,7 @@ export class Feed {
   #heard = true; // since it was joined, or since the last ping
   #pinged = false;
   #alone = !("SharedWorker" in globalThis);
+  #late = null; // the port of a worker that has not answered in time
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
@@ -71,19 +72,21 @@ export class Feed {
 
   #join(identity) {
     this.#leave();
+    this.#late = null;
     this.#identity = identity;
-    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port)));
+    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port, null)));
     port.onmessage = ({ data }) => this.#hear(port, data);
     this.#heard = this.#pinged = false;
     if (!this.#alone) setTimeout(() => this.#giveUp(port), ANSWER_MS);
   }
 
   /** The worker has not answered at all. */
-  #giveUp(port) {
+  #giveUp(port, late = port) {
     if (port !== this.#port || this.#heard) return;
     this.#alone = true;
     this.#port = null;
     this.#follow();
+    this.#late = late;
   }
 
   #ping() {
@@ -98,6 +101,13 @@ export class Feed {
   }
 
   #hear(port, { events = [], turn, connection, left }) {
+    if (port === this.#late) {
+      this.#leave();
+      this.#port = port;
+      this.#alone = false;
+      this.#late = null;
+      return this.#follow();
+    }
     if (port !== this.#port) return;
     this.#heard = true;
     if (left) return this.#follow();

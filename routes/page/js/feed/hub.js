@@ -30,7 +30,7 @@ export class Hubs {
 
   admit(port) {
     let hub = null;
-    const window = { port, places: [], fresh: true };
+    const window = { port, fresh: true }; // until it has had the whole state
     port.onmessage = ({ data }) => {
       window.heard = Date.now();
       if (data.who) {
@@ -96,7 +96,8 @@ class Hub {
     this.#abortIfSilent(WAKE_TIMEOUT_MS);
     this.#pauseEnds();
     this.#turns.wake();
-    if (!window.refused && !this.#places.some((place) => place.windows.has(window))) this.#renew();
+    const isFollowed = this.#places.some((place) => place.windows.has(window));
+    if (window.following.session && !window.refused && !isFollowed) this.#renew();
   }
 
   #check() {
@@ -182,9 +183,9 @@ class Hub {
     const headers = { ...this.#who, ...(cursors && { "last-event-id": cursors }) };
     this.#turns.take(() => abort.abort());
     const late = setTimeout(() => abort.abort(), ANSWER_TIMEOUT_MS);
-    const response = await fetch(`/events${sessions && "?"}${sessions}`, { headers, signal: abort.signal }).finally(
-      () => clearTimeout(late),
-    );
+    // Requests of one address wait for each other where answers might be kept.
+    const options = { headers, signal: abort.signal, cache: "no-store" };
+    const response = await fetch(`/events${sessions && "?"}${sessions}`, options).finally(() => clearTimeout(late));
     if (!response.ok) throw await refusal(response);
     this.#open?.abort();
     this.#open = abort;
@@ -211,7 +212,7 @@ class Hub {
   #deliver(events, places, rows) {
     const shares = new Map();
     const give = (windows, event) => {
-      for (const window of windows) shares.set(window, [...(shares.get(window) ?? []), event]);
+      for (const window of windows) (shares.get(window) ?? shares.set(window, []).get(window)).push(event);
     };
     for (const event of events) {
       const { id, type, data } = event;

@@ -33,6 +33,7 @@ export class Turns {
   }
 
   wake() {
+    this.waiting = false;
     this.#wake();
   }
 
@@ -50,7 +51,7 @@ export class Turns {
   #hear({ taken, left }) {
     if (left) this.#later.delete(left);
     else this.#later.add(taken);
-    if (this.#later.size < MOST) this.#wake();
+    if (this.#later.size < MOST) this.wake();
     else if (!this.waiting) {
       this.waiting = true;
       this.leave();
