@@ -30,7 +30,7 @@ async def test_the_card_opens_the_helper_and_the_tray_answers_for_it(tmp_path: P
         await page.get_by_role("button", name="Approve", exact=False).first.click()
         await expect(page.get_by_text("All is done.")).to_be_visible()
         await expect(page.locator(".helper-run").get_by_text("Written by the helper.")).to_be_visible()
-        await expect(page.get_by_text("answered, rounds: 2")).to_be_visible()
+        await expect(page.get_by_text("answered, steps: 2")).to_be_visible()
         await expect(page.locator(".helper-run .working")).to_be_hidden()
         await expect(page.locator(".helper-run time")).not_to_contain_text("1970")
     assert (tmp_path / "work" / "a.txt").read_text() == "x"
