@@ -176,9 +176,6 @@ class SessionStore(ChangeWriter, Protocol):
     async def request_of(self, session: str, run: str) -> Message | None:
         """The user message that started a run."""
 
-    async def requests(self, session: str, limit: int) -> list[tuple[str, str]]:
-        """The beginnings of the last user messages that started runs, each with its run, oldest first."""
-
     async def search(self, session: str, query: str, limit: int) -> list[tuple[int, Message]]:
         """Messages of a session that have any words of the query, best first, each with its position."""
 

@@ -26,6 +26,7 @@ from routes.protocol.route import Query, Route, tagged
 from routes.services import current_principal, services_of
 
 USUAL, MOST = 20, 100  # runs
+MOST_BARE = 5_000  # without their events
 ROOM = 2_000_000  # characters of events: with more, earlier runs are left to be asked for
 MOST_OF_RUN = 8_000_000  # characters of one run's events: the rest of its log is left to the streams
 FIRST_PAGE, PAGE = 64, 2_048  # events read and joined at a time: other requests wait no longer
@@ -48,7 +49,8 @@ async def session_log(request: Request) -> Response:
     """
     services, principal = services_of(request), current_principal(request)
     session = await services.runs.session(request.path_params["session"], principal)
-    before, most = request.query_params.get("before"), query_number(request, "runs", USUAL, least=1, most=MOST)
+    before, bare = request.query_params.get("before"), request.query_params.get("events") == "false"
+    most = query_number(request, "runs", USUAL, least=1, most=MOST_BARE if bare else MOST)
     if before and not await services.store.holds_run(session.id, await services.runs.run(before, principal)):
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
     rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
@@ -57,16 +59,18 @@ async def session_log(request: Request) -> Response:
     runs_json, size, cursor = list[str](), 0, None
     for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
         log = Log()
-        if first is None or place >= first:  # what is behind the run under way comes when that one has ended
+        # What is behind the run under way comes when that one has ended.
+        if not bare and (first is None or place >= first):
             log = await _log(services.store, row.id, services.redactor)
             size += log.size
-            if runs_json and size > ROOM and place != first:
-                break
             if before is None:
                 cursor = cursor or f"{row.id}:{log.last_seq}"
+        if runs_json and size > ROOM and place != first:
+            break
         asked = Asked(replace(row, session=session.id), await services.store.request_of(session.id, row.id))
         fields = services.redactor.redact_value(asked_fields(asked))
         runs_json.append(f'{json.dumps(fields)[:-1]}, "events": [{", ".join(log.texts)}]}}')
+        size += len(runs_json[-1]) if bare else 0
     head: dict[str, Any] = {
         "session": session.id,
         "title": session.title,
@@ -109,6 +113,7 @@ ROUTES = tagged(
         query=(
             Query("runs", "the number of runs, 20 by default, 100 at most", "integer"),
             Query("before", "a run: the page before it"),
+            Query("events", "`false`: only the requests, of up to 5,000 runs"),
         ),
     ),
 )

@@ -19,7 +19,6 @@ from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.principals import Principal
 from app.storage.runs import HelperRow
 from app.storage.sessions import SessionRow, SummaryRow
-from app.transcript.titles import one_line
 from routes.deletion import delete_conversation
 from routes.http.automation.schedules import schedule_summary
 from routes.http.branching.branches import branch_fields, delete_branches
@@ -40,7 +39,6 @@ from routes.services import Services, current_principal, services_of
 
 LISTED = 200  # sessions that one listing shows
 FOUND = 100  # that a search finds
-OUTLINED = 5_000  # turns of an outline
 LONGEST_QUERY = 1_000  # characters
 
 
@@ -154,17 +152,6 @@ def summary_fields(row: SummaryRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in ("upto", "text", "before", "after", "created")}
 
 
-async def outline(request: Request) -> Response:
-    """The turns of a conversation, oldest first.
-
-    The last 5,000, each with its `run` and the beginning of its user message as `text`, for a list of places to go to.
-    """
-    services = services_of(request)
-    row = await services.runs.session(request.path_params["session"], current_principal(request))
-    turns = await services.store.requests(row.id, OUTLINED)
-    return ASCIIResponse({"turns": [{"run": run, "text": one_line(text)} for run, text in turns]})
-
-
 async def change_session(request: Request) -> Response:
     """Rename, pin, archive or move a session, or change its tools, profile, options or labels.
 
@@ -248,12 +235,6 @@ ROUTES = tagged(
         ),
     ),
     Route("GET /sessions/{session}", show_session, rights="owner", answer="@WholeSession"),
-    Route(
-        "GET /sessions/{session}/outline",
-        outline,
-        rights="owner",
-        answer={"turns": [{"run": "text", "text": "text"}]},
-    ),
     Route(
         "PATCH /sessions/{session}",
         change_session,

@@ -157,7 +157,7 @@ async def test_a_screen_reader_hears_a_handful_of_words_of_a_long_answer(tmp_pat
         await expect(turns(page).get_by_text("word1999")).to_be_visible()
         await say(page, "Run it.")
         await expect(turns(page).get_by_text("Over.", exact=True)).to_be_visible()
-        await expect(page.locator("#polite")).to_contain_text("complete")
+        await expect(page.locator("#polite")).to_contain_text("The run has ended.")
         told = await page.evaluate("window.told")
         assert 1 <= len(told) <= 8, told  # what is said at nearly the same time is said together
         assert not any("word5" in one for one in told)

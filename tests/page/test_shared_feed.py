@@ -171,7 +171,7 @@ async def test_a_slow_window_holds_up_none_of_the_others(tmp_path: Path) -> None
 
 
 async def test_fifty_tabs_each_follow_their_own_conversation(tmp_path: Path) -> None:
-    count, go_on = at_night(50, 10), asyncio.Event()
+    count, go_on = at_night(50, 8), asyncio.Event()
     replies: list[Sequence[Line]] = [["Old."]] * count + [["Begun. ", Pause(go_on), "Live."]] * count
     provider = Scripted(replies)
     async with (

@@ -11,9 +11,14 @@ from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
 from app.storage.sql.search import MOST_MATCHES, best_found, is_prefix, sessions_with
-from app.storage.sql.sessions import SqlSessions, request_queries
+from app.storage.sql.sessions import SqlSessions
 
-REQUESTS = request_queries("messages.role = 'user'", "messages.at IS DISTINCT FROM runs.created")
+# Messages of a run that stand before its request were left behind by the run before it.
+REQUEST = """
+    SELECT messages.message FROM messages JOIN runs ON runs.id = messages.run
+    WHERE messages.session = ? AND messages.run = ? AND messages.role = 'user'
+    ORDER BY messages.at IS DISTINCT FROM runs.created, position LIMIT 1
+"""
 BY_WORDS = """
     SELECT position, message FROM messages WHERE session = ? AND words @@ CAST(CAST(? AS text) AS tsquery)
     ORDER BY ts_rank(words, CAST(CAST(? AS text) AS tsquery)) DESC, position DESC LIMIT ?
@@ -33,7 +38,7 @@ def with_words(words: list[str]) -> Query:
 
 
 class PostgresSessions(SqlSessions, SqlMemories):
-    _request, _requests = REQUESTS
+    _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         return best_found(await self._each(*sessions_with(principal, query, limit, with_words)), query, limit)

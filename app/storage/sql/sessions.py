@@ -112,29 +112,8 @@ WRITTEN_LINES = f"""
             + CASE WHEN substr(whole, length(whole), 1) = '\n' THEN 0 ELSE 1 END END
     FROM (SELECT coalesce(written, text) AS whole FROM results WHERE {OF_CALL}) AS results
 """
-LONGEST_REQUEST = 200  # characters in a list of all requests
 FILE = "SELECT bytes FROM files WHERE sha256 = ?"
 FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
-
-
-def request_queries(by_person: str, from_before: str) -> tuple[str, str]:
-    """`_request` and `_requests`, by what a database has as conditions of a message.
-
-    Messages of a run that stand before its request were left behind by the run before it.
-    """
-    found = f"FROM messages JOIN runs ON runs.id = messages.run WHERE messages.session = ? AND {by_person}"
-    order = f"{from_before}, messages.position"
-    first = f"""
-        SELECT messages.session, messages.run, messages.position,
-            ROW_NUMBER() OVER (PARTITION BY messages.run ORDER BY {order}) AS place {found}
-    """
-    return (
-        f"SELECT messages.message {found} AND messages.run = ? ORDER BY {order} LIMIT 1",
-        f"""
-        SELECT run, substr(text, 1, {LONGEST_REQUEST}) FROM ({first}) AS asked
-        JOIN message_texts USING (session, position) WHERE place = 1 ORDER BY position DESC LIMIT ?
-        """,
-    )
 
 
 def _of_call(session: str, call: str) -> tuple[str, ...]:
@@ -143,9 +122,7 @@ def _of_call(session: str, call: str) -> tuple[str, ...]:
 
 
 class SqlSessions(Rows):
-    # The query of the message that began a run, by session and run, and of the texts of all of a session.
-    _request: str
-    _requests: str
+    _request: str  # the query of the message that began a run, by session and run
 
     async def session(self, session: str) -> SessionRow | None:
         return await self._lookup_changed(SESSION, session)
@@ -194,10 +171,6 @@ class SqlSessions(Rows):
             return None
         first = INBOX.row(*waiting[0])
         return Message("user", first.text, attachments=loaded(first.attachments))
-
-    async def requests(self, session: str, limit: int) -> list[tuple[str, str]]:
-        rows = await self._all(self._requests, session, limit)
-        return [(run, text) for run, text in reversed(rows)]
 
     async def _with_parts(
         self, session: str, words: list[str], rows: list[Any], limit: int

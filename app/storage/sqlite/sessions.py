@@ -13,13 +13,16 @@ from app.storage.sessions import FoundSession
 from app.storage.sql.memories import SqlMemories
 from app.storage.sql.rows import Query
 from app.storage.sql.search import MOST_MATCHES, best_found, is_prefix, sessions_with
-from app.storage.sql.sessions import SqlSessions, request_queries
+from app.storage.sql.sessions import SqlSessions
 from app.storage.sqlite.connections import transact
 from app.storage.sqlite.database import Database
 
-REQUESTS = request_queries(
-    "json_extract(message, '$.role') = 'user'", "json_extract(message, '$.at') IS NOT runs.created"
-)
+# Messages of a run that stand before its request were left behind by the run before it.
+REQUEST = """
+    SELECT messages.message FROM messages JOIN runs ON runs.id = messages.run
+    WHERE messages.session = ? AND messages.run = ? AND json_extract(message, '$.role') = 'user'
+    ORDER BY json_extract(message, '$.at') IS NOT runs.created, position LIMIT 1
+"""
 BY_WORDS = """
     SELECT messages.position, messages.message FROM message_words
     JOIN message_numbers ON message_numbers.number = message_words.rowid
@@ -50,7 +53,7 @@ MATCHES = """
 
 
 class SQLiteSessions(Database, SqlSessions, SqlMemories):
-    _request, _requests = REQUESTS
+    _request = REQUEST
 
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         await self._index_messages()

@@ -39,6 +39,7 @@ page.feed = new Feed(
   (state, more) => page.store.set({ connection: { state, ...more } }),
 );
 page.commands = () => import("./commands/completion.js");
+page.workspaceActions = () => import("./workspace/actions.js");
 page.panel = new Panel(page.at("panel"));
 page.conversation = new Conversation(page);
 
@@ -59,6 +60,7 @@ function stateOf({ type, ...state }) {
   return state;
 }
 
+page.at("conversation").addEventListener("page", ({ detail }) => (detail.page = page)); // parts of texts ask for it
 page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 nameParts();

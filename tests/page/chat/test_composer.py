@@ -107,8 +107,6 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await box.fill("/")
         await box.press("Escape")  # closes the commands
         await expect(page.get_by_role("listbox")).to_be_hidden()
-        await box.press("Escape")
-        await expect(page.get_by_text("Press Esc again to stop")).to_be_visible()
         assert len(await served.services.runs.of("local")) == 1
         await box.press("Escape")
         await expect(page.get_by_text("Stopped.")).to_have_count(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -174,7 +175,7 @@ async def test_events_are_read_in_any_slicing_and_what_is_none_ends_nothing(
         assert tries >= 3
         read = await page.evaluate(SLICING)
         assert read["wrong"] == []
-        assert [one["data"] for one in read["events"]] == [{"x": 1}, [2], "\u00e9\U0001f600\u2028"]
+        assert [json.loads(one["data"]) for one in read["events"]] == [{"x": 1}, [2], "\u00e9\U0001f600\u2028"]
         assert [(one["id"], one["type"]) for one in read["events"]] == [("r:1", "a"), (None, "message"), ("r:2", "b")]
         _, took_ms = await cpu_ms(page, LONG_IN_SMALL_SLICES)
         assert took_ms < 9_000, "each slice must not be looked at again and again: that takes 10 s at best"
@@ -190,9 +191,9 @@ async def test_a_connection_that_has_fallen_silent_is_taken_up_anew(tmp_path: Pa
         [place] = served.services.presence._places["local"]
         # The lid is closed: no timer runs, and the clock on the wall goes on.
         await page.clock.set_system_time(time.time() + 60)
-        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        await place.wait_left()
-        await expect(page.get_by_text("Connected")).to_be_visible()
+        async with page.expect_response("**/events*"):
+            await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            await place.wait_left()
         [place] = served.services.presence._places["local"]
         await page.clock.set_system_time(time.time() + 120)
         async with page.expect_response("**/events*"):

@@ -105,7 +105,7 @@ async def test_what_is_stopped_ends_with_its_command(tmp_path: Path) -> None:
         await say(page, "Go.")
         await expect(turns(page).locator(".tail")).to_contain_text("begun")
         await page.get_by_role("button", name="Stop", exact=True).click()
-        await expect(turns(page).get_by_text("Stopped.")).to_be_visible()
+        await expect(turns(page).get_by_text("Stopped.", exact=True)).to_be_visible()
         (run,) = (await served.client.get("/sessions")).json()["sessions"][:1]
         assert run
         await shot(page, "turn-stopped")

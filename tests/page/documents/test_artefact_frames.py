@@ -17,7 +17,7 @@ from app.core.provider import CallForm
 from app.models.scripted import Scripted
 from routes.page import FRAME, PROBE
 from tests import ROOT
-from tests.support.page.browser import Browsing, Locator, Page, browsing, expect, home, shot
+from tests.support.page.browser import NARROW, Browsing, Locator, Page, browsing, expect, home, shot
 from tests.support.page.chromium import BROWSER
 from tests.support.page.stories import code_block, show_answer
 from tests.support.server.serving import Served, serving
@@ -120,7 +120,7 @@ async def shown(tmp_path: Path, answer: str) -> AsyncGenerator[tuple[Served, Bro
     scripted = Scripted([f"{answer}The end."], call_form=CallForm.NATIVE)
     async with serving(tmp_path, scripted) as served, browsing() as browser:
         browser.expected.append("")  # each of the tries is a complaint
-        yield served, browser, (page := await browser.page())
+        yield served, browser, (page := await browser.page(viewport=NARROW))
         await page.unroute_all(behavior="wait")  # a frame may still be loading
 
 
@@ -173,7 +173,7 @@ STILL = "Shown without its scripts: this browser cannot keep a preview off the n
 async def test_where_a_preview_is_not_kept_offline_it_stands_still(tmp_path: Path) -> None:
     answer = "".join(code_block(*each) for each in STATIC.items()) + code_block("html", "<p style='color: teal'>Plain")
     async with shown(tmp_path, answer) as (served, _, page):
-        await page.set_viewport_size({"width": 1280, "height": 3_000})  # a frame out of sight is not laid out
+        await page.set_viewport_size({"width": 1000, "height": 3_000})  # a frame out of sight is not laid out
         await without_header(page, FRAME, PROBE)
         figures = await previewed(page, served)
         notes = figures.locator(".artefact-note")

@@ -15,7 +15,7 @@ import pytest
 
 from app.core.provider import CallForm
 from app.models.scripted import Scripted
-from tests.support.page.browser import REFUSED_PROBE, browsing, expect, home, shot
+from tests.support.page.browser import NARROW, REFUSED_PROBE, WIDE, browsing, expect, home, shot
 from tests.support.page.chromium import BROWSER
 from tests.support.page.stories import code_block, show_answer
 from tests.support.server.serving import serving
@@ -119,7 +119,7 @@ async def test_a_preview_reaches_nothing(tmp_path: Path) -> None:
         scripted = Scripted([f"{answer}The end."], call_form=CallForm.NATIVE)
         async with serving(tmp_path, scripted) as served, browsing() as browser:
             browser.expected.append("")  # each of its tries is a complaint
-            page = await browser.page()
+            page = await browser.page(viewport=NARROW)
             await show_answer(page, home(served))
             await page.evaluate("localStorage.setItem('secret', 'x')")
             previews = page.get_by_role("button", name="Preview")
@@ -149,6 +149,44 @@ async def test_a_preview_reaches_nothing(tmp_path: Path) -> None:
             assert {"/fetch", "/image", "a packet"} <= {*other.reached}
 
 
+async def test_a_preview_at_the_side_reaches_nothing_either(tmp_path: Path) -> None:
+    async with elsewhere() as other:
+        script = TRIES.replace("WHERE", other.address)
+        answer = code_block("html", f"<body><script>{script}</script>") + code_block("html", COUNTER)
+        scripted = Scripted([f"{answer}The end.", "Another."], call_form=CallForm.NATIVE)
+        async with serving(tmp_path, scripted) as served, browsing() as browser:
+            browser.expected.append("")
+            page = await browser.page(viewport=WIDE)
+            await show_answer(page, home(served))
+            panel, figures = page.locator("#panel"), page.locator("figure.code")
+            first, second = (figures.nth(at).locator(".preview") for at in range(2))
+            await first.click()
+            await expect(figures.first.locator("pre")).to_be_visible()
+            got = json.loads(await panel.frame_locator("iframe").locator("#got").inner_text())
+            assert {name: got[name] for name in REFUSED if not got[name].startswith("! ")} == {}, got
+            assert await panel.locator("iframe").get_attribute("sandbox") == "allow-scripts"
+            assert other.reached == []
+            await first.click()
+            await expect(page.locator("iframe")).to_have_count(0)
+
+            await second.click()
+            await panel.frame_locator("iframe").get_by_role("button", name="Add").click()
+            await shot(page, "artefact-aside")
+            await expect(panel.frame_locator("iframe").locator("#n")).to_have_text("1")
+            await first.click()  # takes its place
+            await expect(page.locator("iframe")).to_have_count(1)
+            await expect(second).to_have_attribute("aria-expanded", "false")
+            await expect(first).to_have_attribute("aria-expanded", "true")
+            await page.keyboard.press("Escape")
+            await expect(panel).to_be_hidden()
+            await expect(first).to_be_focused()
+            await expect(first).to_have_attribute("aria-expanded", "false")
+            await second.click()
+            await expect(panel).to_be_visible()
+            await page.keyboard.press("Control+Shift+O")
+            await expect(panel).to_be_hidden()  # it was of the other conversation
+
+
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="200" height="100"><rect width="200" height="100"/></svg>'
 COUNTER = """<title>x</title><button onclick="n.textContent++">Add</button> <b id="n">0</b><script>none()</script>"""
 
@@ -160,7 +198,7 @@ async def test_pages_pictures_and_diagrams_are_shown_beside_their_code(tmp_path:
     answer = f"{code_block('html', COUNTER)}{code_block('xml', PICTURE)}{diagrams}{code_block('xml', '<a/>')}The end."
     async with serving(tmp_path, Scripted([answer], call_form=CallForm.NATIVE)) as served, browsing() as browser:
         browser.expected += ["none is not defined", REFUSED_PROBE]
-        page = await browser.page(color_scheme="dark")
+        page = await browser.page(color_scheme="dark", viewport=NARROW)
         await show_answer(page, home(served))
         code, previews = page.locator("figure.code"), page.get_by_role("button", name="Preview")
         await expect(previews).to_have_count(4)
@@ -223,7 +261,7 @@ async def test_a_preview_neither_floods_the_page_nor_takes_its_focus(tmp_path: P
     scripted = Scripted(["".join(code_block(*part) for part in parts) + "The end."], call_form=CallForm.NATIVE)
     async with serving(tmp_path, scripted) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
-        page = await browser.page()
+        page = await browser.page(viewport=NARROW)
         await show_answer(page, home(served))
         code = page.locator("figure.code")
         await expect(page.get_by_role("button", name="Preview")).to_have_count(4)
@@ -250,7 +288,7 @@ async def test_a_preview_neither_floods_the_page_nor_takes_its_focus(tmp_path: P
 
 ODD = """async () => {
   const { Markdown } = await import("/page/js/markdown/markdown.js");
-  const { DocumentText, endingOf } = await import("/page/js/documents/document_text.js");
+  const { DocumentText, endingOf } = await import("/page/js/text/file_language.js");
   const view = new Markdown(), named = new DocumentText("constructor");
   view.write(`${"|a".repeat(200)}|\\n${"|-".repeat(200)}|\\n${"|a\\n".repeat(50)}| a | b |\\n`);
   view.end();
@@ -269,6 +307,6 @@ ODD = """async () => {
 
 async def test_short_rows_of_wide_tables_and_odd_names_cost_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        page = await browser.page()
+        page = await browser.page(viewport=NARROW)
         await page.goto(home(served))
         assert await page.evaluate(ODD) == [103, 198, True, "txt", 0]

@@ -21,9 +21,11 @@ SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nig
 # Both end only a test that is broken: a busy machine may take its time. Each is less than what pytest gives a test.
 LIMIT_MS, STORY_S = 30_000, 110
 REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # the first preview shows that the browser keeps it offline
+NARROW = {"width": 1000, "height": 800}  # previews stand in the conversation
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 __all__ = [
+    "NARROW",
     "PHONE",
     "REFUSED_PROBE",
     "STORY_S",

@@ -77,10 +77,10 @@ export const nameReader = ({ name }) => own.add(name);
 
 export const personOf = (by) => (own.has(by) ? t("by.you") : escapeLine(by ?? ""));
 
-/** The person who has decided a call, and the door: `ann in the terminal`. */
+/** The person who has decided a call, and the door: `ann in the terminal`; `you` need not read that it was this page. */
 export function deciderOf(by, door) {
   const person = personOf(by);
-  return DOORS.has(door) ? `${person} ${t(`approvals.door.${door}`)}` : person;
+  return DOORS.has(door) && !(own.has(by) && door === "page") ? `${person} ${t(`approvals.door.${door}`)}` : person;
 }
 
 function firstLine(text) {

@@ -1,7 +1,7 @@
 /** The message box: starts a run, or adds a message to the active one. */
 
 import { Attachments, dropZone } from "./attachments.js";
-import { announce, button, focusMessageBox, h, icon, iconButton } from "../dom/elements.js";
+import { button, focusMessageBox, h, icon, iconButton } from "../dom/elements.js";
 import { loadOnce, Problem } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
 import { writeStored, readStored } from "../dom/storage.js";
@@ -11,7 +11,6 @@ import { Sender } from "./sender.js";
 const MAX_HEIGHT = 0.4; // of the text, as a share of the page's height
 const COMMAND = /^\/[a-z][^\s/]*(\s|$)/i;
 const LONG_PASTE = 4_000; // characters: a longer text becomes an attachment
-const TWICE_MS = 2000; // between two presses of Escape, where a text is in the box
 const MODES = [
   ["", "default"],
   ["sandboxed", "sandboxed"],
@@ -30,7 +29,6 @@ class Composer {
   #draftSession = null;
   #pastedInto = null; // the draft whose pasted texts are attached
   #completion = null; // of `/` commands, once one was begun
-  #escaped = -Infinity;
   #stopping = false;
   #paused = false;
 
@@ -109,7 +107,6 @@ class Composer {
     const planWords = [h("span", {}, t("composer.plan")), h("span", { class: "brief" }, t("composer.plan.brief"))];
     const plan = h("label", { class: "composer-plan", title: t("composer.plan.hint") }, this.plan, planWords);
     this.problem = new Problem();
-    this.hint = h("span", { class: "composer-hint faint" });
     const attach = iconButton(t("composer.attach"), "clip", () => this.pick.click());
     const halts = { class: "stop", "aria-label": t("composer.stop"), title: t("composer.stop.hint") };
     // The second click of a double click on "Send" lands on this button and must not stop the run.
@@ -121,8 +118,9 @@ class Composer {
     const compare = loadOnce(load, ({ compareDraft }) => compareDraft(this.#page));
     const props = { class: "quiet compare-draft" };
     this.compare = iconButton(t("branch.compare.title"), "columns", compare, props);
-    const { mode, when, hint, go } = this;
-    const parts = [attach, mode, plan, this.#settings(), when, hint, this.compare, this.halt, go];
+    const { mode, when, go } = this;
+    const gap = h("span", { class: "composer-gap" });
+    const parts = [attach, mode, plan, this.#settings(), when, gap, this.compare, this.halt, go];
     const tools = h("div", { class: "composer-tools" }, parts);
     const box = h("div", { class: "composer-box" }, this.attachments.element, this.text, tools);
     this.form.append(this.problem.element, box, this.meaning, this.pick);
@@ -245,7 +243,8 @@ class Composer {
     } else if (key === "ArrowUp" && !this.text.value && !(shiftKey || altKey || ctrlKey || metaKey)) {
       this.#recall(event);
     } else if (key === "Escape" && !event.repeat && this.#page.store.get("working")) {
-      this.#escape(event);
+      event.preventDefault();
+      this.#stop();
     }
   }
 
@@ -255,16 +254,6 @@ class Composer {
     event.preventDefault();
     this.fill(last);
     this.text.setSelectionRange(last.length, last.length);
-  }
-
-  /** Stops the run; who types may press it for another reason, and is asked to press it again. */
-  #escape(event) {
-    event.preventDefault();
-    if (!this.text.value || event.timeStamp - this.#escaped < TWICE_MS) return this.#stop();
-    this.#escaped = event.timeStamp;
-    this.hint.textContent = t("composer.escape");
-    announce(t("composer.escape.announced"));
-    setTimeout(() => (this.hint.textContent = ""), TWICE_MS);
   }
 
   #paste(event) {

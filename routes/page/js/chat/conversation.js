@@ -131,7 +131,7 @@ export class Conversation {
     else if (known && known !== view) return view.element.remove();
     else if (!known) this.#adopt(view, asked);
     if (!store.get("session")) {
-      updateAddress(session);
+      updateAddress(session, "replaceState"); // Back leads to the conversation before, not to an empty one
       moveChoice(session);
       store.set({ session, title: view.asked.message.text.split("\n", 1)[0].slice(0, 80) || null });
       if (store.get("modes").workspace === "new") this.#showModes(session);
@@ -375,7 +375,7 @@ export class Conversation {
   }
 }
 
-function updateAddress(session) {
+function updateAddress(session, how = "pushState") {
   if (location.hash.slice(1) === (session ?? "")) return;
-  history.pushState(null, "", session ? `#${session}` : location.pathname);
+  history[how](null, "", session ? `#${session}` : location.pathname);
 }

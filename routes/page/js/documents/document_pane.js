@@ -5,7 +5,8 @@ import { copyButton } from "../dom/copy.js";
 import { saveText } from "../dom/download.js";
 import { button, fill, h, icon } from "../dom/elements.js";
 import { loadOnce } from "../dom/forms.js";
-import { DocumentText, endingOf, path } from "./document_text.js";
+import { DocumentText, path } from "./document_text.js";
+import { endingOf } from "../text/file_language.js";
 import { t, ts } from "../dom/texts.js";
 
 const AUTHORS = ts("document.by", ["model", "person"]);

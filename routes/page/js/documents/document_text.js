@@ -5,15 +5,8 @@ import { Markdown } from "../markdown/markdown.js";
 import { CodeView } from "../text/code.js";
 import { escapeProse } from "../text/escape_invisible.js";
 
-const ENDINGS = new Map(
-  Object.entries({ markdown: "md", plain: "txt", python: "py", javascript: "js", typescript: "ts", rust: "rs" }),
-);
-
 /** The address of a document on the server. */
 export const path = (id) => `/documents/${encodeURIComponent(id)}`;
-
-/** The ending of a file with a document of this kind. */
-export const endingOf = (kind) => ENDINGS.get(kind) ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");
 
 /** The document as it is; `add` text while it is written, `close` at its end. */
 export class DocumentText {

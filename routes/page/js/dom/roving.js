@@ -1,7 +1,5 @@
 /** A list with one tab stop: arrow keys, Home and End move in it, and to the right what stands beside a row. */
 
-const FOLLOWS = Node.DOCUMENT_POSITION_FOLLOWING;
-
 export class Roving {
   #at = null;
 
@@ -14,36 +12,26 @@ export class Roving {
 
   /** After rows have come or gone: the row that was last in use is the tab stop, at first the current one. */
   update(at = this.#at) {
-    const isThere = at && this.box.contains(at) && !at.closest("[hidden]");
-    const rows = isThere ? [] : this.#list();
-    const next = isThere ? at : (rows.find((row) => row.ariaCurrent) ?? rows[0]);
-    if (this.#at) this.#at.tabIndex = -1;
-    this.#at = next;
-    if (next) next.tabIndex = 0;
+    const rows = this.#list(this.rows);
+    this.#at?.setAttribute("tabindex", -1);
+    this.#at = rows.includes(at) ? at : (rows.find((row) => row.ariaCurrent) ?? rows[0]);
+    this.#at?.setAttribute("tabindex", 0);
   }
 
-  #list() {
-    return [...this.box.querySelectorAll(this.rows)].filter((row) => !row.closest("[hidden]"));
-  }
+  #list = (selector) => [...this.box.querySelectorAll(selector)].filter((one) => !one.closest("[hidden]"));
 
   #key(event) {
-    const { target, key } = event;
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!target.matches(`${this.rows}, ${this.aside}`)) return;
-    const rows = this.#list();
-    const at = rows.findLastIndex((row) => row === target || row.compareDocumentPosition(target) & FOLLOWS);
-    const beside = () =>
-      [...this.box.querySelectorAll(this.aside)].find((one) => rows[at].compareDocumentPosition(one) & FOLLOWS);
-    const goes = {
-      ArrowDown: () => rows[at + 1],
-      ArrowUp: () => rows[at - 1],
-      Home: () => rows[0],
-      End: () => rows.at(-1),
-      ArrowRight: beside,
-      ArrowLeft: () => rows[at],
-    }[key]?.();
-    if (!goes) return;
+    const all = this.#list(`${this.rows}, ${this.aside}`);
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !all.includes(event.target)) return;
+    const rows = all.filter((one) => one.matches(this.rows));
+    const place = all.indexOf(event.target);
+    const row = all.findLast((one, at) => at <= place && one.matches(this.rows));
+    const at = rows.indexOf(row);
+    const beside = all[all.indexOf(row) + 1];
+    const goes = { ArrowDown: rows[at + 1], ArrowUp: rows[at - 1], Home: rows[0], End: rows.at(-1), ArrowLeft: row };
+    if (beside?.matches(this.aside)) goes.ArrowRight = beside;
+    if (!goes[event.key]) return;
     event.preventDefault();
-    goes.focus();
+    goes[event.key].focus();
   }
 }

@@ -12,7 +12,7 @@ const NUMBER = /^(\d{1,9})([.)])(?=[ \t]|$)/;
 const RULE = /^(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$/;
 const DASHES = /^\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const BEGINS_OTHER = /^(?:>|#{1,6}[ \t]|[-*+][ \t]|`{3}|~{3})/;
-const ALERT = /^\[!(note|tip|important|warning|caution)\](?=\s|$)/i;
+const ALERT = /^> {0,4}\[!(note|tip|important|warning|caution)\](?=\s|$)/i;
 const NOTE = /^\[\^([^\s[\]^]{1,80})\]:[ \t]*/;
 const DETAILS = /^<details>[ \t]*/i,
   SUMMARY = /^<summary>(.*?)(?:<\/summary>[ \t]*|$)/i,
@@ -63,7 +63,7 @@ export const GOES_ON = {
 export const NOTHING = { kind: "nothing" };
 
 /** Each answers what begins here, or null: `{kind, container?, instead?, ...}`. `instead`: of the open paragraph. */
-export const STARTS = [indented, quote, alert, heading, fence, ...BLOCKS, details, note, table, underlined, rule, item];
+export const STARTS = [indented, quote, heading, fence, ...BLOCKS, details, note, table, underlined, rule, item];
 
 function indented(line, { lazy }) {
   if (line.indent < 4) return null;
@@ -73,13 +73,8 @@ function indented(line, { lazy }) {
 }
 
 function quote({ words }) {
-  return words.startsWith(">") ? { kind: "quote", container: true } : null;
-}
-
-/** `> [!NOTE]`, as on GitHub: the first words of a quote make an alert of it. */
-function alert({ words }, { inner }) {
-  const [mark, name] = (inner.kind === "quote" && !inner.filled && ALERT.exec(words)) || [];
-  return mark ? { kind: "alert", container: true, name: name.toLowerCase(), width: mark.length } : null;
+  const [mark, alert] = ALERT.exec(words) ?? [">"];
+  return words.startsWith(">") ? { kind: "quote", container: true, width: mark.length, alert } : null;
 }
 
 function heading({ words }) {
@@ -157,9 +152,13 @@ function item({ words }, { inner }) {
 
 const ALERT_ICONS = { note: "info", tip: "bulb", important: "bell", warning: "warn", caution: "ban" };
 
-/** The first line of an alert. */
-export const alertTitle = (name) =>
-  h("p", { class: "alert-title" }, icon(ALERT_ICONS[name]), t(`markdown.alert.${name}`));
+/** A quote, or an alert of this name. */
+export function quoteElement(alert) {
+  if (!alert) return h("blockquote");
+  const name = alert.toLowerCase();
+  const title = h("p", { class: "alert-title" }, icon(ALERT_ICONS[name]), t(`markdown.alert.${name}`));
+  return h("blockquote", { class: `alert alert-${name}`, role: "note" }, title);
+}
 
 /** A box of a task list. */
 export function taskBox(done) {

@@ -7,7 +7,7 @@ import { CodeView } from "../text/code.js";
 import { h } from "../dom/elements.js";
 import { cutWithin, Line } from "./line.js";
 import { Footnotes, References } from "./references.js";
-import { alertTitle, GOES_ON, NOTHING, STARTS, taskBox } from "./block_starts.js";
+import { GOES_ON, NOTHING, quoteElement, STARTS, taskBox } from "./block_starts.js";
 import { alignments, cells, row, tableOf } from "./tables.js";
 
 const DEEPEST = 40; // lists, items and quotes in each other; deeper ones stay as they were written
@@ -222,25 +222,10 @@ export class Blocks {
   /** Draws complete text into an element. */
   #say = (element, text) => this.#refs.draw(element, text, !this.#changes);
 
-  openQuote({ line }) {
-    line.take(1);
-    line.skip(1);
-    this.#push({ kind: "quote", container: true, element: h("blockquote") });
-  }
-
-  /** The open quote turns out to be an alert. */
-  openAlert({ name, width, line }) {
+  openQuote({ alert, width, line }) {
     line.take(width);
-    const { element } = this.top;
-    const title = alertTitle(name);
-    element.prepend(title);
-    Object.assign(element, { className: `alert ${name}`, role: "note" });
-    this.top.filled = true;
-    this.#changes?.push(() => {
-      title.remove();
-      element.removeAttribute("class");
-      element.removeAttribute("role");
-    });
+    line.skip(1);
+    this.#push({ kind: "quote", container: true, element: quoteElement(alert) });
   }
 
   openItem({ ordered, mark, from, width, line }) {
@@ -344,7 +329,6 @@ export class Blocks {
 
 const OPENS = {
   quote: (blocks, start) => blocks.openQuote(start),
-  alert: (blocks, start) => blocks.openAlert(start),
   item: (blocks, start) => blocks.openItem(start),
   heading: (blocks, start) => blocks.openHeading(start),
   underlined: (blocks, start) => blocks.openUnderlined(start),

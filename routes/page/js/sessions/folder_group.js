@@ -16,9 +16,9 @@ export class FolderGroup {
     this.name = h("span", { class: "folder-name", dir: "auto" });
     this.count = h("span", { class: "faint" });
     const parts = [icon("right"), icon("folder"), this.name, this.count];
-    const toggles = { class: "quiet folder-toggle", "aria-controls": `folder-${id}` };
+    const toggles = { class: "quiet folder-toggle", tabindex: -1, "aria-controls": `folder-${id}` };
     this.toggle = button(parts, () => this.#toggle(), toggles);
-    this.more = button(icon("more"), null, { class: "quiet session-more" });
+    this.more = button(icon("more"), null, { class: "quiet session-more", tabindex: -1 });
     const does = (name) => () => page.sessions.folderAction(name, this.#folder);
     this.menu = new Menu(this.more, () => [
       [t("list.folder.rename"), "pencil", does("rename")],

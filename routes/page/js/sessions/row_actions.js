@@ -16,7 +16,8 @@ export async function showTurn(page, _row, id, run) {
 }
 
 /** Scrolls to an element of the conversation, and lights it up for a while. */
-export function showPlace({ conversation }, element) {
+export function showPlace({ conversation, panel }, element) {
+  if (conversation.element.closest("[inert]")) panel.close(); // it lies over the conversation
   conversation.follower.following = false;
   element.tabIndex = -1;
   element.focus({ preventScroll: true });

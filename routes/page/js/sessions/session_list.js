@@ -4,6 +4,7 @@ import { get } from "../feed/api.js";
 import { Drawer } from "./drawer.js";
 import { byDay, group } from "./list_groups.js";
 import { button, fill, h, icon } from "../dom/elements.js";
+import { Roving } from "../dom/roving.js";
 import { SessionRow } from "./session_row.js";
 import { settingsButton } from "../panels/status_bar.js";
 import { t } from "../dom/texts.js";
@@ -53,6 +54,7 @@ class Sessions {
       title: t("keys.search"),
     });
     this.list = h("div", { class: "session-list" });
+    this.roving = new Roving(this.list, ".session-link, .folder-toggle", ".session-more");
     this.older = button(t("list.older"), () => this.#showMore(), { class: "quiet", hidden: true });
     this.switch = button(null, () => this.#toggleArchive(), { class: "quiet" });
     const words = [icon("folder"), t("list.folder.new")];
@@ -241,6 +243,7 @@ class Sessions {
         waiting: waiting?.get(id)?.length ?? 0,
       });
     }
+    this.roving.update();
     const title = this.#rows.get(open)?.session.title;
     if (title !== undefined && title !== store.get("title")) store.set({ title });
   }

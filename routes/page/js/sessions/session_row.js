@@ -21,8 +21,9 @@ export class SessionRow {
     this.time = h("span", { class: "session-time" });
     this.snippet = h("span", { class: "session-snippet", dir: "auto" });
     this.link = h("a", { href: `#${session.id}`, class: "session-link", onclick: (event) => this.#open(event) });
+    this.link.tabIndex = -1;
     this.link.append(this.title, this.time, this.state, this.labels, this.snippet);
-    this.more = button(icon("more"), null, { class: "quiet session-more" });
+    this.more = button(icon("more"), null, { class: "quiet session-more", tabindex: -1 });
     this.menu = new Menu(this.more, () => this.#actions());
     this.element = h("li", { class: "session" }, this.link, this.more, this.menu.element);
     this.#makeDraggable();

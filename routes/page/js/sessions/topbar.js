@@ -36,7 +36,7 @@ export function start(page) {
       h("span", { class: "mode-chip", dir: "auto", title: t(`modes.${mode[0]}.hint`) }, words(mode));
     fill(chips, on.map(chip));
   };
-  const load = () => import("../chat/outline.js");
+  const load = () => import("./outline.js");
   const outline = loadOnce(load, ({ toggle }) => toggle(page, places));
   const places = iconButton(t("outline"), "outline", outline, { hidden: true, "aria-expanded": "false" });
   const offerOutline = () => (places.hidden = !(store.get("turns") >= LONG || store.get("earlier")));

@@ -7,6 +7,7 @@ import { saveText } from "../dom/download.js";
 import { button, h, icon } from "../dom/elements.js";
 import { librarySource } from "../dom/library.js";
 import { t } from "../dom/more_texts.js";
+import { pageOf } from "./code_buttons.js";
 import { escapeLine } from "./exact_text.js";
 import { guardFocus } from "./focus_guard.js";
 import { heedsAllowlist } from "./offline_proof.js";
@@ -18,16 +19,14 @@ const MOST_HEARD = 200; // messages of one second: a frame that says more keeps 
 const MOST_GIVEN = 5; // times that a frame gets its document: it may load itself anew
 const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
 const CENTRED = "margin:0;padding:12px;box-sizing:border-box;";
+const ROOM = matchMedia("(min-width: 1100px)"); // for the conversation and the preview
 const open = new WeakMap(); // by the figure of the code
+let count = 0; // of side panels
 
-/** Shows the preview instead of the code, or the code again. */
+/** Shows the preview, at the side if there is room, or in place of the code; or ends it. */
 export function togglePreview({ figure, toggle, kind, text }) {
-  const shown = open.get(figure);
-  shown?.end();
-  if (shown) open.delete(figure);
-  else open.set(figure, new Artefact(figure, kind, text()));
-  figure.classList.toggle("previewed", !shown);
-  toggle.textContent = t(shown ? "artefact.preview" : "artefact.code");
+  if (open.has(figure)) open.get(figure).end();
+  else open.set(figure, new Artefact(figure, toggle, kind, text()));
 }
 
 class Artefact {
@@ -37,9 +36,10 @@ class Artefact {
   #heard = { since: 0, count: 0 };
   #given = 0;
   #fits = { width: 0, height: 0 };
+  #panel = null; // the side panel that it is in
 
-  constructor(figure, kind, source) {
-    Object.assign(this, { kind, source });
+  constructor(figure, toggle, kind, source) {
+    Object.assign(this, { figure, toggle, kind, source });
     this.place = h("div", { class: "artefact-frame", dataset: { kind } });
     this.note = h("p", { class: "artefact-note faint", role: "status" });
     const tool = (name, onclick, ...parts) => button([...parts, t(`artefact.${name}`)], onclick, { class: "quiet" });
@@ -49,7 +49,11 @@ class Artefact {
       tool("download", () => saveText(source, kind, ENDINGS[kind]), icon("save")),
     ];
     this.element = h("div", { class: "artefact" }, this.place, this.note, h("div", { class: "artefact-tools" }, tools));
-    figure.append(this.element);
+    const page = ROOM.matches ? pageOf(figure) : null;
+    if (page) this.#openAside(page);
+    else figure.append(this.element);
+    figure.classList.toggle("previewed", !page);
+    if (!page) toggle.textContent = t("artefact.code");
     const { signal } = this.#ends;
     const isOurs = (source) => source && source === this.#frame?.contentWindow;
     addEventListener("message", (event) => isOurs(event.source) && this.#hear(event.data), { signal });
@@ -59,7 +63,28 @@ class Artefact {
   end() {
     this.#ends.abort();
     this.#guard.abort();
+    open.delete(this.figure);
     this.element.remove();
+    this.figure.classList.remove("previewed");
+    this.toggle.textContent = t("artefact.preview");
+    this.#panel?.close();
+  }
+
+  /** Until the panel closes, or another conversation is opened. */
+  #openAside({ panel, store }) {
+    let session = store.get("session");
+    const stop = store.watch("session", (now) => {
+      if (session && session !== now) this.end();
+      session = now;
+    });
+    const closed = () => {
+      stop();
+      this.#panel = null;
+      if (open.has(this.figure)) this.end();
+    };
+    const name = `artefact:${(count += 1)}`;
+    panel.toggle(name, t("artefact.frame"), this.element, this.toggle, { closed, isWide: true });
+    this.#panel = panel;
   }
 
   /** From the beginning, in a frame of its own: nothing of the last one is left. */

@@ -4,6 +4,7 @@ import { copyButton } from "../dom/copy.js";
 import { button, h } from "../dom/elements.js";
 import { foldButton } from "../dom/forms.js";
 import { t } from "../dom/texts.js";
+import { codeButtons } from "./code_buttons.js";
 import { escapeCode } from "./escape_invisible.js";
 
 const FOLDED = 25,
@@ -83,6 +84,7 @@ export class CodeView {
     if (!this.whole && this.#lines > FOLDED + SPARE) this.#fold();
     const kind = previewOf(this.language, this.#pieces[0] ?? "");
     if (kind) this.#head.lastChild.before(this.#preview(kind));
+    if (!this.whole) this.#head.lastChild.before(...codeButtons(this));
     this.#loading?.then(async () => {
       await this.#painter?.close();
       if (this.code.querySelector(".c-added, .c-removed")) (await import("./diff_colours.js")).colourFence(this.code);

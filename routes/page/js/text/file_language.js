@@ -33,3 +33,8 @@ export function fileLanguage(path) {
   const name = parts.at(-1).toLowerCase();
   return BY_NAME.get(name) ?? BY_END.get(name.split(".").at(-1)) ?? "";
 }
+
+const ENDINGS = new Map(Object.entries({ ...LANGUAGES, plain: "txt", javascript: "js", typescript: "ts" }));
+
+/** The ending of a file in this language, or of this kind of document. */
+export const endingOf = (kind) => ENDINGS.get(kind)?.split(" ")[0] ?? (/^[a-z0-9]{1,10}$/.test(kind) ? kind : "txt");

@@ -4,6 +4,7 @@ import { button, buttonRow, dialog, h } from "../dom/elements.js";
 import { t } from "../dom/more_texts.js";
 import { formatSize } from "../cards/changed_files.js";
 import { escapeLine } from "../text/exact_text.js";
+import { endingOf } from "../text/file_language.js";
 import { folderOf, makeFolder, move, nameOf, upload, within } from "./requests.js";
 
 const LONGEST = 200; // characters of a name
@@ -62,6 +63,16 @@ export async function uploadAll(files, folder, most, say) {
     if (answer?.change) changes.push(answer.change);
   }
   return { done, changes };
+}
+
+/** Saves a text under a name that is asked for; returns its path, or null. */
+export async function saveText(text, language, say) {
+  const name = `code.${endingOf(language.toLowerCase())}`;
+  const given = await askForName(t("code.save"), t("code.save.path"), name, t("document.save"));
+  const path = given?.replace(/(^|\/)\.{0,2}(?=\/|$)/g, ""); // nothing is above the workspace
+  if (!path) return null;
+  const file = new File([text.replace(/\n?$/, "\n")], nameOf(path));
+  return (await uploadAll([file], folderOf(path), Infinity, say)).done[0] ?? null;
 }
 
 const refusal = (words) => Object.assign(new Error(words), { status: 0 });

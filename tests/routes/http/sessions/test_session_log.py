@@ -140,3 +140,17 @@ async def test_a_secret_that_is_learned_later_is_hidden_in_what_was_said_before(
         assert secret not in json.dumps(log)
         assert (log["title"], log["runs"][0]["message"]["text"]) == ("Say [redacted]", "Say [redacted]")
         assert words(log["runs"][0]["events"]) == "It is [redacted]."
+
+
+async def test_an_outline_has_the_requests_of_all_runs(tmp_path: Path) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Yes."], repeat=True)) as served:
+        session = (await served.chat("0"))[0]["session"]
+        for turn in range(1, 104):
+            row = RunRow(f"run_{turn:03}", session, "local", "m", "answered", 2e9 + turn, 2e9 + turn)
+            await served.services.store.write([row])
+        whole = await log_of(served, session, runs=1000, events="false")
+        assert len(whole["runs"]) == 104 and not whole["earlier"]
+        assert whole["runs"][0]["message"]["text"] == "0" and not any(run["events"] for run in whole["runs"])
+        assert len((await log_of(served, session, runs=100))["runs"]) == 100
+        refused = await served.client.get(f"/sessions/{session}/log?runs=101")
+        assert refused.status_code == 400

@@ -128,18 +128,6 @@ async def test_the_best_match_comes_first(tmp_path: Path) -> None:
             assert [row["id"] for row in await listed(served, _q(query))][: len(expected)] == expected, query
 
 
-@pytest.mark.usefixtures("database")
-async def test_the_outline_has_the_request_of_each_turn(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Yes."], repeat=True)) as served:
-        first, *_ = await served.chat("What is\n  it?")
-        session = first["session"]
-        last, *_ = await served.chat("x" * 300, session=session)
-        fork = await served.client.post(f"/sessions/{session}/fork", json={"after": last["run"]})
-        expected = [{"run": first["run"], "text": "What is it?"}, {"run": last["run"], "text": "x" * 200}]
-        for one in (session, fork.json()["id"]):
-            assert (await served.client.get(f"/sessions/{one}/outline")).json() == {"turns": expected}, one
-
-
 def _q(words: str) -> str:
     return f"?{urlencode({'q': words})}"
 
