@@ -23,6 +23,7 @@ from routes.services import Services, current_principal, services_of
 from tools.base.rights import Role
 
 MOST_BYTES = 64 * 1024
+ABOUT = {"role": "text", "sandbox": "text"}
 
 
 class ProfileRequest(ProfileSpec):
@@ -89,7 +90,8 @@ async def _named(request: Request, services: Services) -> Profile:
 async def show_options(request: Request) -> Response:
     """The options that a run of yours would have.
 
-    Each `option` with its `value` and the layer that it is `from`, and the `tools`.
+    Each `option` with its `value` and the layer that it is `from`, and the `tools`; your `role`, the `sandbox`, and if
+    you may use any tool, the `workspace` in which they work.
     """
     services, principal = services_of(request), current_principal(request)
     session = request.query_params.get("session") or None
@@ -108,11 +110,15 @@ async def show_options(request: Request) -> Response:
     shown = [{"option": one.option, "value": one.value, "from": one.source} for one in rows]
     resolved, pinned = layers.resolved()
     gate = factory.gate_of(principal, options.with_pinned(resolved, pinned))
+    tools = [tool.name for tool in gate.offer(factory.tools)]
     return ASCIIResponse(
         {
             "options": services.redactor.redact_value(shown),
             "profiles": [one.shown for one in pinned.profiles],
-            "tools": [tool.name for tool in gate.offer(factory.tools)],
+            "tools": tools,
+            "role": principal.role,
+            "sandbox": factory.sandbox.level,
+            "workspace": str(await factory.workspace_of(principal, session or "")) if tools else None,
         }
     )
 
@@ -130,7 +136,7 @@ ROUTES = tagged(
         "GET /options",
         show_options,
         rights="user",
-        answer={"options": ["object"], "profiles": ["any"], "tools": ["text"]},
+        answer={"options": ["object"], "profiles": ["any"], "tools": ["text"], "workspace": "text?"} | ABOUT,
         errors=(404,),
         query=(Query("profile", "with this profile"), Query("session", "in this session")),
     ),

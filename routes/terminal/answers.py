@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct
 from rich.console import RenderableType
 
 from app.core.events import ApprovalRequired
@@ -28,31 +29,42 @@ class Over(Exception):
     """Ctrl-D: nothing more is typed here."""
 
 
+class Hooks(Struct):
+    """Handlers of lines and keys, and the words of the conversation around the prompt."""
+
+    line: Callable[[str], None] = lambda _line: None
+    interrupt: Callable[[], None] = lambda: None
+    stop: Callable[[], object] = lambda: None
+    stop_call: Callable[[], None] = lambda: None
+    switch: Callable[[], None] = lambda: None
+    next_mode: Callable[[], None] = lambda: None
+    completions: Callable[[str], list[tuple[str, str]]] = lambda _typed: []  # words and what they are for
+    hides: Callable[[str], bool] = lambda _typed: False  # what is being typed is not shown
+    working: Callable[[], str] | None = None  # says how a run goes on, while one does
+    sign: Callable[[], str] = str  # of the prompt during a run, where it is another one
+    status: Callable[[], list[str]] = list  # of the line below the prompt
+
+
 class Terminal(Protocol):
     """A window, or a terminal that cannot move its cursor."""
 
     edits: bool  # it can put a text before the person to be changed
-    on_line: Callable[[str], None]
-    on_interrupt: Callable[[], None]
-    on_stop_call: Callable[[], None]
-    completions: Callable[[str], list[str]]
-    hides: Callable[[str], bool]
-    sign: Callable[[], str]  # of the prompt during a run, where it is another one
-    on_switch: Callable[[], None]
+    hooks: Hooks
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
     async def message(self) -> str: ...
     def drop_typed(self) -> None:
         """Forget what was typed and not read yet: typed before a question, it is no answer to it."""
 
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str:
-        """One answer. Cancelling it takes the prompt away. Raises Interrupted, Over."""
+    async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
+        """One answer; of `choices` the first word, by one key, or what is typed where keys are not read singly.
+
+        Cancelling it takes the prompt away. Raises Interrupted, Over.
+        """
         ...
 
     def print(self, *pieces: RenderableType) -> None: ...
     def output(self, view: View) -> Output: ...
-    def run_begins(self, status: Callable[[], str]) -> None: ...
-    def run_ends(self) -> None: ...
     def hide(self, *, on: bool) -> None: ...
 
 
@@ -79,20 +91,25 @@ class PersonAnswers:
         if wanted.name == OWN_QUESTION:
             return await self._own_answer(choices_of(wanted))
         edits = self._terminal.edits
-        menu = text("terminal.answer.menu") if edits else text("terminal.answer.short_menu")
-        menu = "\n".join([menu, *_proposals(wanted)])
+        choices = text("terminal.answer.menu" if edits else "terminal.answer.short_menu").split("\n")
+        offered = wanted.proposals or ()
+        for at, one in enumerate(offered, start=1):
+            choices.append(text("terminal.answer.always", number=at, words=one_line(str(one.get("words")))))
         while True:
-            typed = (await self._terminal.read(text("terminal.answer.prompt"), menu)).strip()
-            if pattern := _proposed(wanted, typed):
-                return {"decision": "approve", "scope": "always", "pattern": pattern}
+            typed = (await self._terminal.read(text("terminal.answer.prompt"), choices=choices)).strip()
             letter, _, words = typed.partition(" ")
             match letter.lower(), words.strip():
                 case (("y" | "yes" | "j" | "ja"), ""):
                     return {"decision": "approve"}
+                case number, "" if number.isdecimal() and 1 <= int(number) <= len(offered):
+                    return {"decision": "approve", "scope": "always", "pattern": offered[int(number) - 1]["pattern"]}
                 case "s", "":
                     return {"decision": "approve", "scope": "session"}
                 case (("n" | "no" | "nein"), note):
                     return {"decision": "deny"} | ({"note": note} if note else {})
+                case (("r" | "g"), "") if edits:
+                    if note := (await self._terminal.read(f"{text('approvals.reason')}: ")).strip():
+                        return {"decision": "deny", "note": note}
                 case "p", "" if edits:
                     prompt, asked = text("terminal.answer.pattern"), text("terminal.answer.pattern_menu")
                     if pattern := await self._object(prompt, asked, literal_pattern(wanted.arguments)):
@@ -104,7 +121,7 @@ class PersonAnswers:
                     if (arguments := await self._object(prompt, asked, draft)) is not None:
                         return {"decision": "approve", "arguments": arguments}
                 case _:
-                    self._show(text("terminal.answer.letters") if edits else text("terminal.answer.few_letters"))
+                    self._show(text("terminal.answer.letters"))
 
     async def _own_answer(self, choices: list[str]) -> Decision:
         """The answer to a question of the model: the number of a choice, a text, or none."""
@@ -132,18 +149,3 @@ class PersonAnswers:
                 return changed
             self._show(text("terminal.answer.no_object"))
         return None
-
-
-def _proposals(wanted: ApprovalRequired) -> list[str]:
-    """The lines that offer standing permissions."""
-    offered = enumerate(wanted.proposals or (), start=1)
-    return [text("terminal.answer.always", number=at, words=one_line(str(one.get("words")))) for at, one in offered]
-
-
-def _proposed(wanted: ApprovalRequired, typed: str) -> dict[str, Any] | None:
-    """The pattern of the permission that `a2` chooses; None for another answer."""
-    chosen = typed.lower().removeprefix("a").strip()
-    if not typed.lower().startswith("a") or not chosen.isdecimal() or not wanted.proposals:
-        return None
-    offered = wanted.proposals
-    return dict(offered[int(chosen) - 1]["pattern"]) if 1 <= int(chosen) <= len(offered) else None

@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
 
-from routes.terminal.answers import Interrupted, Over
+from routes.terminal.answers import Hooks, Interrupted, Over
 from routes.terminal.run_display import Output
 from routes.terminal.screen import Screen, print_piece
 from routes.terminal.view import View
@@ -28,13 +28,7 @@ class DumbTerminal:
     edits = False
 
     def __init__(self) -> None:
-        self.on_line: Callable[[str], None] = lambda _line: None
-        self.on_interrupt: Callable[[], None] = lambda: None
-        self.on_stop_call: Callable[[], None] = lambda: None
-        self.completions: Callable[[str], list[str]] = lambda _text: []
-        self.hides: Callable[[str], bool] = lambda _typed: False
-        self.sign: Callable[[], str] = str
-        self.on_switch: Callable[[], None] = lambda: None
+        self.hooks = Hooks()
         self._console = Console(highlight=False, markup=False, emoji=False)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
@@ -46,7 +40,7 @@ class DumbTerminal:
         """Run `body` while the keyboard is read."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGQUIT, lambda: self.on_stop_call())
+        loop.add_signal_handler(signal.SIGQUIT, lambda: self.hooks.stop_call())
         loop.add_reader(sys.stdin.fileno(), self._read)
         try:
             return await body
@@ -62,7 +56,8 @@ class DumbTerminal:
     def drop_typed(self) -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str:
+    async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
+        menu = "\n".join(choices) or menu
         return await self._line(f"{menu}\n{prompt}" if menu else prompt)
 
     def print(self, *pieces: RenderableType) -> None:
@@ -71,12 +66,6 @@ class DumbTerminal:
 
     def output(self, view: View) -> Output:
         return Screen(self._console, view)
-
-    def run_begins(self, status: Callable[[], str]) -> None:
-        """Nothing: no line here is drawn again."""
-
-    def run_ends(self) -> None:
-        """Nothing, as above."""
 
     def hide(self, *, on: bool) -> None:
         """Do not show what is typed."""
@@ -104,7 +93,7 @@ class DumbTerminal:
             print()
             self._waiting.set_exception(Interrupted())
         else:
-            self.on_interrupt()
+            self.hooks.interrupt()
 
     def _read(self) -> None:
         read = os.read(sys.stdin.fileno(), 65_536)
@@ -120,4 +109,4 @@ class DumbTerminal:
             if self._waiting and not self._waiting.done():
                 self._waiting.set_result(line)
             else:
-                self.on_line(line)
+                self.hooks.line(line)

@@ -91,11 +91,10 @@ class Link:
         self.session = choices.session
         self._options = asdict(choices) | {"terminal": terminal}
         self.run: str | None = None
-        self.running: list[str] = []  # calls, the latest last
+        self.running: dict[str, str] = {}  # calls with their names, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
         self.asks = ""  # the name of that call, while its program asks for a line
         self.hides_input = False  # its program reads a line without showing it, such as a password
-        self._names: dict[str, str] = {}  # of calls
         self._helpers: dict[str, str] = {}  # approval -> the helper whose call it is
         self._client = client
         self._pauses_s = pauses_s
@@ -138,13 +137,12 @@ class Link:
         if isinstance(event, HelperApproval):
             self._helpers[event.approval] = event.path[-1] if event.path else ""
         elif isinstance(event, ToolStarted):
-            self.running.append(event.call)
-            self._names[event.call] = event.name
+            self.running[event.call] = event.name
         elif isinstance(event, ToolProgress) and event.input:
             self.reading, self.hides_input = event.call, bool(event.hidden)
-            self.asks = self._names.get(event.call, "") if event.asks and not event.hidden else ""
+            self.asks = self.running.get(event.call, "") if event.asks and not event.hidden else ""
         elif isinstance(event, ToolFinished) and event.call in self.running:
-            self.running.remove(event.call)
+            del self.running[event.call]
             if self.reading == event.call:
                 self.reading, self.hides_input, self.asks = None, False, ""
 
@@ -154,7 +152,7 @@ class Link:
 
     async def cancel_call(self) -> str | None:
         """Stop the call that began last, while the run goes on; None when the server took it, else why not."""
-        return await self._post(text("terminal.stop_call.failed"), f"calls/{step(self.running[-1])}/cancel")
+        return await self._post(text("terminal.stop_call.failed"), f"calls/{step([*self.running][-1])}/cancel")
 
     async def type_in(self, line: str) -> str | None:
         """Type a line into the command that has a terminal; None when the server took it, else why not."""

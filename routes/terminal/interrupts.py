@@ -18,7 +18,7 @@ class Left(Exception):
 
 
 class Interrupts:
-    """Ctrl-C stops the run, and a second one leaves; Ctrl-\\ stops the latest call alone."""
+    """Ctrl-C stops the run, and a second one leaves; Esc only stops it, Ctrl-\\ the latest call alone."""
 
     def __init__(self, link: Link, show: Callable[[AgentEvent], None]) -> None:
         self.turn: asyncio.Task[object] | None = None  # that reads the run's events
@@ -39,13 +39,18 @@ class Interrupts:
         return None
 
     def __call__(self) -> None:
-        if self._cancelling is None and self._link.run is not None:
-            request = self._request(text("terminal.stop.stopping"), self._link.cancel)
-            self._cancelling = asyncio.get_running_loop().create_task(request)
-        else:
+        if not self.stop():
             self.leaving = True
             if self.turn:
                 self.turn.cancel()
+
+    def stop(self) -> bool:
+        """Stop the run; return False where there is none, or it is being stopped."""
+        if self._cancelling or self._link.run is None:
+            return False
+        request = self._request(text("terminal.stop.stopping"), self._link.cancel)
+        self._cancelling = asyncio.get_running_loop().create_task(request)
+        return True
 
     def stop_call(self) -> None:
         """Stop the latest call, if one runs."""

@@ -18,6 +18,8 @@ from prompt_toolkit.keys import Keys
 from routes.texts import text
 
 END = "\x1b[201~"  # of a bracketed paste
+ESCAPE_S = 0.1  # after a lone Esc: what follows later begins no sequence
+ESCAPE = Keys.F24  # the lone Esc, so that it needs no second wait for keys such as Alt-Enter
 MOST_LINES, MOST_CHARACTERS = 8, 1_000  # of a paste that is shown as it is
 
 
@@ -59,6 +61,16 @@ class Keyboard(Vt100Parser):
         self._pasted, self._end, self._in_bracketed_paste = [], "", False
         self.feed_key_callback(KeyPress(Keys.BracketedPaste, pasted))
         self.feed(rest)
+
+    def flush(self) -> None:
+        """Take what has come as it is: a lone Esc is the key, a sequence that was cut off is none."""
+        keys, take = list[KeyPress](), self.feed_key_callback
+        self.feed_key_callback = keys.append
+        super().flush()
+        self.feed_key_callback = take
+        alone = all(one.key is Keys.Escape for one in keys)
+        for one in keys:
+            take(KeyPress(ESCAPE, "") if alone else one)
 
 
 class Pastes:

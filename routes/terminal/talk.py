@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from app.core.events import AgentEvent, Notice, RunStarted, ToolFinished
-from routes.terminal.answers import Interrupted, Over, PersonAnswers, Terminal
+from routes.terminal.answers import Hooks, Interrupted, Over, PersonAnswers, Terminal
 from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
 from routes.terminal.commands.conversation import Conversation
@@ -50,15 +50,20 @@ class Talk(Conversation):
         self._sending = set[asyncio.Task[None]]()
         self._in_order = asyncio.Lock()  # as they were typed
         self._show: Callable[[AgentEvent], None] = lambda _event: None
-        terminal.completions = lambda typed: completions(typed, self.names)
-        terminal.hides = self.hides
-        terminal.sign = lambda: text("terminal.input.sign", name=self._asks) if self._asks else ""
-        terminal.on_switch = self._switch
-        terminal.on_line = self._typed
+        terminal.hooks = Hooks(
+            line=self._typed,
+            switch=self._switch,
+            next_mode=self._next_mode,
+            status=self.standing.facts,
+            completions=lambda typed: completions(typed, self.names),
+            hides=self.hides,
+            sign=lambda: text("terminal.input.sign", name=self._asks) if self._asks else "",
+        )
 
     async def converse(self) -> int:
         """Take one message after the other until the person leaves. Raises Left."""
-        self.say(text("terminal.welcome"), "dim")
+        await self.standing.look(self.api)
+        self.say(self._greeting(), "dim")
         interrupted = False
         while not self.left:
             try:
@@ -119,9 +124,9 @@ class Talk(Conversation):
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
         self._to_agent = False
-        terminal.on_interrupt = interrupts
-        terminal.on_stop_call = interrupts.stop_call
-        terminal.run_begins(lambda: self._status(link, time.monotonic() - began))
+        hooks = terminal.hooks
+        hooks.interrupt, hooks.stop, hooks.stop_call = interrupts, interrupts.stop, interrupts.stop_call
+        hooks.working = lambda: self._working(link, time.monotonic() - began)
         try:
             await interrupts.during(self._events(link, message, asking))
         finally:
@@ -130,20 +135,20 @@ class Talk(Conversation):
             if self._sending:
                 await asyncio.wait(self._sending, timeout=CANCEL_LIMIT_S)
             terminal.hide(on=False)
-            terminal.run_ends()
-            self._link = None
+            hooks.working = self._link = None
             await interrupts.settle(CANCEL_LIMIT_S)
 
     async def _events(self, link: Link, message: Message, asking: Asking) -> None:
         async with aclosing(link.ask(message)) as events:
             async for event in events:
                 asking.show(event)
+                self.standing.follow(event)
                 if isinstance(event, RunStarted):
                     self.choices.session = event.session
                 elif isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
                     self.choices.mode = None  # what comes now is carried out
 
-    def _status(self, link: Link, seconds: float) -> str:
+    def _working(self, link: Link, seconds: float) -> str:
         if link.hides_input:
             return text("terminal.input.hidden")
         if link.asks:
@@ -154,6 +159,17 @@ class Talk(Conversation):
     def hides(self, typed: str) -> bool:
         """Return whether what is typed into a run is not to be shown: a program reads a password."""
         return bool(self._link and self._link.hides_input and not typed.startswith("/"))
+
+    def _greeting(self) -> str:
+        facts, session = [*filter(None, self.standing.facts()[:-1])], self.choices.session
+        here = f"{text('page.conversation')} {session}" if session else text("list.new")
+        more = text("terminal.greeting", sandbox=self.standing.about.get("sandbox", "?"), session=here)
+        return printable("\n".join([" · ".join([*facts, more]), text("terminal.welcome")]))
+
+    def _next_mode(self) -> None:
+        self.standing.next_mode()
+        if self._link:
+            self._notice(text("terminal.mode.later", mode=self.standing.mode))
 
     @property
     def _asks(self) -> str:
@@ -215,7 +231,7 @@ class Talk(Conversation):
         if command is None:
             self._notice(near(word))
         elif command.name == "stop":
-            self.terminal.on_stop_call()
+            self.terminal.hooks.stop_call()
         elif not command.in_run or command.run is None:
             self._notice(text("terminal.command.later", name=f"/{word}"))
         else:

@@ -150,6 +150,7 @@ class View:
 
     def apply(self, event: AgentEvent, now: float) -> list[Text]:
         """The text to print for this event, and a changed live region. `now` in seconds, from a monotonic clock."""
+        self._unread = isinstance(event, MessageAdded) or (self._unread and not isinstance(event, RoundStarted))
         match event:
             case TextDelta(piece, block):
                 self._repeated = 0
@@ -189,11 +190,7 @@ class View:
             case ImageReturned(_, media_type, length):
                 picture = text("terminal.picture", facts=f"{printable(media_type)}, {size(length)}")
                 return self._block(Text(f"  ▪ {picture}", "cyan"))
-            case RoundStarted():
-                self._unread = False
-                return []
             case MessageAdded(message, files):
-                self._unread = True
                 sent = [message, *(str(file.get("name") or file.get("media_type")) for file in files or ())]
                 return self._block(Text(f"> {printable(', '.join(filter(None, sent)))}", "bold"))
             case PlanUpdated(steps):

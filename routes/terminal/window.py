@@ -14,7 +14,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -22,23 +22,25 @@ from msgspec import Struct
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition, FilterOrBool, has_completions, is_searching
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import stop_search
+from prompt_toolkit.utils import get_cwidth
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from app.core.events import AgentEvent
-from routes.terminal.answers import Interrupted, Over
+from routes.terminal.answers import Hooks, Interrupted, Over
 from routes.terminal.history import LONGEST, StoredHistory, history_file
-from routes.terminal.keyboard import Keyboard, Pastes, unread
+from routes.terminal.keyboard import ESCAPE, ESCAPE_S, Keyboard, Pastes, unread
 from routes.terminal.rendering.transcript import Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
-from routes.terminal.window_layout import Drawing, WordCompleter, layout, wraps_again
+from routes.terminal.window_layout import Drawing, WordCompleter, layout
 from routes.texts import text
 
 T = TypeVar("T")
@@ -46,6 +48,7 @@ PROMPT, STEER = "> ", "» "
 REDRAW_S = 0.05  # least time between two drawings
 TICK_S = 0.25  # while a run goes on, its time passes
 SHARE = 0.2  # of the time, at most, that may go into drawing what is being written
+PAUSE_S = 0.5  # without a key, before one answers a question that came while something was being written
 SMALLEST = 3  # lines of the live region, however low the window
 CALL_LINES = 14  # of the live region, for calls
 
@@ -56,9 +59,7 @@ class _HeldOutput(Vt100_Output):
     held = False
 
     def erase_down(self) -> None:
-        self.write_raw(
-            "\x1b[K\x1b[C\x1b[J\x1b[D"
-        )  # `J` at the first column may put the window into the scrollback (tmux)
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column: tmux puts the window into the scrollback
 
     def flush(self) -> None:
         if not self.held:
@@ -72,6 +73,9 @@ class _Reading(Struct):
     prompt: str
     menu: str = ""
     is_message: bool = False
+    choices: Sequence[str] = ()
+    at: int = 0  # of the choice that Enter takes
+    armed_at: float = 0.0  # before that, keys were meant for something else
 
 
 class Window:
@@ -80,15 +84,8 @@ class Window:
     edits = True
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.on_line: Callable[[str], None] = lambda _line: None
-        self.on_interrupt: Callable[[], None] = lambda: None
-        self.on_stop_call: Callable[[], None] = lambda: None
-        self.completions: Callable[[str], list[str]] = lambda _text: []
-        self.hides: Callable[[str], bool] = lambda _typed: False  # what is being typed is not shown
-        self.sign: Callable[[], str] = str
-        self.on_switch: Callable[[], None] = lambda: None
+        self.hooks = Hooks()
         self._hidden = False
-        self._status: Callable[[], str] | None = None
         self._reading: _Reading | None = None
         self._interrupted_again = False
         self._pastes = Pastes()
@@ -104,18 +101,19 @@ class Window:
         self._input = Vt100Input(sys.stdin)
         self.buffer = Buffer(
             history=StoredHistory(history_file(environ)),
-            completer=WordCompleter(lambda typed: self.completions(typed)),
+            completer=WordCompleter(lambda typed: self.hooks.completions(typed)),
             complete_while_typing=Condition(lambda: self.buffer.text.startswith("/") or "@" in self.buffer.text),
         )
         self._app: Application[None] = Application(
-            layout(self.buffer, self._live, self._menu, self._prompt, self._is_hidden),
+            layout(self.buffer, self._live, self._menu, self._prompt, self._below, is_hidden=self._is_hidden),
             key_bindings=self._keys(),
             input=self._input,
             output=self._output,
             erase_when_done=True,
             min_redraw_interval=REDRAW_S,
         )
-        self._app.renderer = Drawing(self._app.renderer.style, output, wraps=wraps_again(environ))
+        self._app.ttimeoutlen = ESCAPE_S
+        self._app.renderer = Drawing(self._app.renderer.style, output, environ)
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
         """Run `body` while the prompt is there. The terminal is left as it was, however that ends. Raises Over."""
@@ -150,12 +148,13 @@ class Window:
     def drop_typed(self) -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str:
+    async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
         """An answer. What stood at the prompt before stands there again afterwards."""
-        before = self.buffer.document
+        before, line = self.buffer.document, asyncio.get_running_loop().create_future()
+        armed_at = time.monotonic() + PAUSE_S if before.text else 0.0
         self.buffer.set_document(Document(draft, len(draft)), bypass_readonly=True)
         try:
-            return await self._wait(_Reading(asyncio.get_running_loop().create_future(), prompt, menu))
+            return await self._wait(_Reading(line, prompt, menu, choices=choices, armed_at=armed_at))
         finally:
             self.buffer.set_document(before, bypass_readonly=True)
 
@@ -178,17 +177,8 @@ class Window:
         self._unprinted.extend(pieces)
 
     def output(self, view: View) -> RunOutput:
-        self._run = RunOutput(self, Transcript(view))
+        self._interrupted_again, self._run = False, RunOutput(self, Transcript(view))
         return self._run
-
-    def run_begins(self, status: Callable[[], str]) -> None:
-        self._interrupted_again = False
-        self._status = status
-        self._app.invalidate()
-
-    def run_ends(self) -> None:
-        self._run = self._status = None
-        self._app.invalidate()
 
     def hide(self, *, on: bool) -> None:
         """Do not show what is typed."""
@@ -205,49 +195,69 @@ class Window:
     # Keys
 
     def _keys(self) -> KeyBindings:
-        """Enter sends; Alt-Enter, Ctrl-J and a backslash before Enter begin a new line."""
-        bound = KeyBindings()
+        """Every key of ours: a row has the keys, when they count, and what they do."""
         buffer = self.buffer
-        is_empty = Condition(lambda: not buffer.text)
-
-        @bound.add("enter", filter=~is_searching)
-        def _enter(_event: KeyPressEvent) -> None:
-            if buffer.document.text_before_cursor.endswith("\\"):
-                buffer.delete_before_cursor()
-                buffer.insert_text("\n")
-            else:
-                self._take_typed()
-
-        @bound.add("escape", "enter", filter=~is_searching)
-        @bound.add("c-j", filter=~is_searching)
-        def _new_line(_event: KeyPressEvent) -> None:
-            buffer.insert_text("\n")
-
-        @bound.add(Keys.BracketedPaste)
-        def _paste(event: KeyPressEvent) -> None:
-            buffer.insert_text(self._pastes.shown(event.data))
-
-        @bound.add("c-c", filter=~is_searching)
-        def _interrupt(_event: KeyPressEvent) -> None:
-            self._interrupt()
-
-        @bound.add("c-d", filter=is_empty & ~is_searching)
-        def _end(_event: KeyPressEvent) -> None:
-            self._end()
-
-        @bound.add("c-\\")
-        def _stop(_event: KeyPressEvent) -> None:
-            self.on_stop_call()
-
-        @bound.add("c-t")
-        def _switch(_event: KeyPressEvent) -> None:
-            self.on_switch()
-
-        @bound.add("c-z")
-        def _suspend(event: KeyPressEvent) -> None:
-            event.app.suspend_to_background()
-
+        chooses = Condition(lambda: bool(self._reading and self._reading.choices))
+        writes, is_empty = ~is_searching & ~chooses, Condition(lambda: not buffer.text)
+        rows: Sequence[tuple[tuple[Keys | str, ...], FilterOrBool, Callable[[KeyPressEvent], object]]] = (
+            (("enter",), writes, lambda _: self._enter()),
+            (("escape", "enter"), writes, lambda _: buffer.insert_text("\n")),
+            (("c-j",), writes, lambda _: buffer.insert_text("\n")),
+            ((Keys.BracketedPaste,), writes, lambda event: buffer.insert_text(self._pastes.shown(event.data))),
+            (("s-tab",), writes & ~has_completions, lambda _: self.hooks.next_mode()),
+            (("up",), chooses, lambda _: self._move(-1)),
+            (("down",), chooses, lambda _: self._move(1)),
+            (("enter",), chooses, lambda _: self._choose(None)),
+            ((Keys.BracketedPaste,), chooses, lambda _: None),
+            ((Keys.Any,), chooses, lambda event: self._choose(event.data)),
+            ((ESCAPE,), True, lambda _: self._escape()),
+            (("c-c",), ~is_searching, lambda _: self._interrupt()),
+            (("c-d",), is_empty & ~is_searching, lambda _: self._end()),
+            (("c-t",), True, lambda _: self.hooks.switch()),
+            (("c-\\",), True, lambda _: self.hooks.stop_call()),
+            (("c-z",), True, lambda event: event.app.suspend_to_background()),
+        )
+        bound = KeyBindings()
+        for keys, when, act in rows:
+            bound.add(*keys, filter=when)(act)
         return bound
+
+    def _enter(self) -> None:
+        """Send; or begin a new line behind a backslash."""
+        if self.buffer.document.text_before_cursor.endswith("\\"):
+            self.buffer.delete_before_cursor()
+            self.buffer.insert_text("\n")
+        else:
+            self._take_typed()
+
+    def _move(self, rows: int) -> None:
+        if reading := self._reading:
+            reading.at = (reading.at + rows) % len(reading.choices)
+
+    def _choose(self, letter: str | None) -> None:
+        """Answer with the choice of this letter, or with the one that the arrows chose."""
+        reading, now = self._reading, time.monotonic()
+        if reading is None or reading.line.done():
+            return
+        letters = [choice.split()[0] for choice in reading.choices]
+        if now < reading.armed_at:  # the person was writing something else
+            reading.armed_at = now + PAUSE_S
+        elif (chosen := letter or letters[reading.at]) in letters:
+            reading.line.set_result(chosen)
+
+    def _escape(self) -> None:
+        """Close what is open above the prompt, go back from a question's text, or stop the run."""
+        reading = self._reading
+        if self._app.layout.is_searching:
+            stop_search()
+        elif self.buffer.complete_state:
+            self.buffer.cancel_completion()
+        elif reading is None:
+            self.hooks.stop()
+        elif reading.choices:
+            self._interrupt()
+        elif not reading.is_message and not reading.line.done():
+            reading.line.set_result("")
 
     def _take_typed(self) -> None:
         typed = self.buffer.text
@@ -258,7 +268,7 @@ class Window:
         self.buffer.reset()
         self._pastes.forget()
         if reading is None or reading.line.done():  # several lines may come at once
-            self.on_line(whole)
+            self.hooks.line(whole)
         else:
             reading.line.set_result(whole)
 
@@ -266,7 +276,7 @@ class Window:
         """Ctrl-C: clear what is typed at the prompt; else it is the reader's, or the run's."""
         reading = self._reading
         if reading is None:
-            self.on_interrupt()
+            self.hooks.interrupt()
         elif reading.is_message and self.buffer.text:
             self.buffer.reset()
             self._pastes.forget()
@@ -287,26 +297,36 @@ class Window:
     def _prompt(self) -> str:
         if self._hidden:
             return text("terminal.input.prompt")
-        return self._reading.prompt if self._reading else self.sign() or STEER
+        return self._reading.prompt if self._reading else self.hooks.sign() or STEER
 
     def _is_hidden(self) -> bool:
-        return self._hidden or (self._reading is None and self.hides(self.buffer.text))
+        return self._hidden or (self._reading is None and self.hooks.hides(self.buffer.text))
 
     def _menu(self) -> str:
-        return self._reading.menu if self._reading else ""
+        reading = self._reading
+        if reading is None or not reading.choices:
+            return reading.menu if reading else ""
+        return "\n".join(f"{'❯' if at == reading.at else ' '} {row.strip()}" for at, row in enumerate(reading.choices))
+
+    def _below(self) -> str:
+        """The status line; in a narrow window the folder gives way, then the cost, the context and the model."""
+        facts, least = self.hooks.status(), [0, 2, 3, 1]
+        while get_cwidth(line := f"  {' · '.join(filter(None, facts))}") > self.columns and least:
+            facts[least.pop()] = ""
+        return line if any(facts) else ""
 
     def _live(self) -> AnyFormattedText:
         asked = self._reading is not None
-        if self._status is None or asked:
+        if self.hooks.working is None or asked:
             return ""
-        rows = self._output.get_size().rows - self.buffer.document.line_count - 3
+        rows = self._output.get_size().rows - self.buffer.document.line_count - 4
         lines = self._run.lines(max(SMALLEST, rows)) if self._run else []
-        return ANSI("\n".join([*lines, f"\x1b[2m{self._status()}\x1b[0m"]))
+        return ANSI("\n".join([*lines, f"\x1b[2m{self.hooks.working()}\x1b[0m"]))
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self._status:
+            if self.hooks.working:
                 self._app.invalidate()
 
     def draw(self, *pieces: RenderableType) -> str:

@@ -24,7 +24,6 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
-from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import BaseStyle
@@ -36,50 +35,42 @@ OFFERED = 6  # completions
 
 
 class WordCompleter(Completer):
-    """Completes the last word of what stands before the cursor."""
+    """Completes the last word of what stands before the cursor, and says what each completion is for."""
 
-    def __init__(self, words: Callable[[str], list[str]]) -> None:
+    def __init__(self, words: Callable[[str], list[tuple[str, str]]]) -> None:
         self._words = words
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         typed = document.text_before_cursor
         last = typed[max(typed.rfind(" "), typed.rfind("\n")) + 1 :]
-        return [Completion(word, -len(last)) for word in self._words(typed)]
-
-
-def wraps_again(environ: Mapping[str, str]) -> bool:
-    """Return whether this terminal wraps the rows that it shows, once it is narrower. Most do; a few cut them."""
-    cutting = environ.get("TERM", "").startswith(("linux", "rxvt", "screen", "vt")) and "TMUX" not in environ
-    return not cutting and "XTERM_VERSION" not in environ
+        return [Completion(word, -len(last), display_meta=about) for word, about in self._words(typed)]
 
 
 class Drawing(Renderer):
-    """Erases what it drew also where the terminal has become narrower since, and has wrapped it."""
+    """Erases what it drew also where the window has become narrower since, and the terminal has wrapped it."""
 
-    def __init__(self, style: BaseStyle, output: Output, *, wraps: bool) -> None:
+    def __init__(self, style: BaseStyle, output: Output, environ: Mapping[str, str]) -> None:
         super().__init__(style, output)
-        self._wraps = wraps
+        cuts = environ.get("TERM", "").startswith(("linux", "rxvt", "screen", "vt")) and "TMUX" not in environ
+        self._wraps = not cuts and "XTERM_VERSION" not in environ  # as nearly all do
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        self.output.cursor_up(self._rows_more())
+        self.output.cursor_up(self._added())
         super().erase(leave_alternate_screen)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
-        if self._rows_more():  # the signal has not arrived yet
+        if self._added():  # the signal has not arrived yet
             self.erase(leave_alternate_screen=False)
         super().render(app, layout, is_done)
 
-    def _rows_more(self) -> int:
+    def _added(self) -> int:
         """The rows above the cursor that wrapping has added."""
-        columns, screen = self.output.get_size().columns, self.last_rendered_screen
-        if not self._wraps or screen is None or self._last_size is None or columns >= self._last_size.columns:
+        columns, screen, at = self.output.get_size().columns, self._last_screen, self._cursor_pos
+        if not (self._wraps and screen and self._last_size and columns < self._last_size.columns):
             return 0
-        widths = (self._width(screen.data_buffer[row]) for row in range(self._cursor_pos.y))
-        return sum(max(0, width - 1) // columns for width in widths) + self._cursor_pos.x // columns
-
-    @staticmethod
-    def _width(row: Mapping[int, Char]) -> int:
-        return max((at + 1 for at, cell in row.items() if cell.char != " "), default=0)
+        rows = [screen.data_buffer[y].items() for y in range(at.y)]
+        ends = (max((x for x, cell in row if cell.char != " "), default=0) for row in rows)
+        return sum(end // columns for end in ends) + at.x // columns
 
 
 def layout(
@@ -87,9 +78,11 @@ def layout(
     live: Callable[[], AnyFormattedText],
     menu: Callable[[], str],
     prompt: Callable[[], str],
+    below: Callable[[], str],
+    *,
     is_hidden: Callable[[], bool],
 ) -> Layout:
-    """From top to bottom: the live region, the choices of a question, the prompt, and what completes it."""
+    """From top to bottom: the live region, the choices of a question, the prompt, what completes it, and the status."""
     search = SearchToolbar()
     control = BufferControl(
         buffer,
@@ -103,7 +96,7 @@ def layout(
 
     rows: list[Container] = [
         _text(live),
-        _text(menu),
+        _text(menu, wraps=True),
         Window(
             control,
             height=Dimension(min=1, max=INPUT_LINES),
@@ -113,10 +106,11 @@ def layout(
         ),
         search.__pt_container__(),
         CompletionsMenu(max_height=OFFERED),
+        _text(below, "fg:ansibrightblack"),
     ]
     return Layout(HSplit(rows, align=VerticalAlign.TOP), focused_element=control)
 
 
-def _text(content: Callable[[], AnyFormattedText]) -> ConditionalContainer:
-    window = Window(FormattedTextControl(content), dont_extend_height=True, wrap_lines=False)
+def _text(content: Callable[[], AnyFormattedText], style: str = "", *, wraps: bool = False) -> ConditionalContainer:
+    window = Window(FormattedTextControl(content), dont_extend_height=True, wrap_lines=wraps, style=style)
     return ConditionalContainer(window, Condition(lambda: bool(content())))

@@ -91,7 +91,7 @@ async def _key_for_a_call(running: list[str], status: int) -> tuple[list[str], s
         if press._stopping:
             await press._stopping
         link._follow(ToolFinished(running[-1], "bash", False, "", 1.0)) if running else None
-        assert link.running == running[:-1]
+        assert [*link.running] == running[:-1]
     return asked, out.getvalue().replace("\n", " ")
 
 

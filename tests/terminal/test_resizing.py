@@ -30,7 +30,7 @@ async def settled(window: Terminal, columns: int) -> str:
     while True:
         rows = window.shown.splitlines()
         cut = [row for row in rows if row.startswith("  │ line")]
-        if cut and len(cut[-1]) == columns and cut[-1].endswith("…") and rows[-1].startswith("»"):
+        if cut and len(cut[-1]) == columns and cut[-1].endswith("…") and "»" in rows[-2:]:
             if before not in ("", cut[-1]):
                 return window.shown
             before = cut[-1]

@@ -285,7 +285,7 @@ async def _typed_as_a_run_ends(*lines: str) -> tuple[list[str], str]:
             yield sse(1, TextDelta("a"))
             if len(chats) == 1:
                 for line in lines:
-                    paper.on_line(line)
+                    paper.hooks.line(line)
                 await all_refused.wait()
             yield sse(2, ANSWERED)
 

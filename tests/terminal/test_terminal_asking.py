@@ -62,49 +62,53 @@ async def scene(
             yield Scene(served, shown, provider, folder / "work" / "note.txt")
 
 
-ARGUMENTS, LETTERS, NO_JSON = "arguments:", "Answer with y, s, p, e or n", "This is not JSON"
+ARGUMENTS, REASON, NO_JSON = "arguments:", "Reason:", "This is not JSON"
+ARROWS = "\x1b[B\x1b[B\x1b[B\x1b[B"
 EMPTIED = "\x01\x0b"
 # Keys and what the window shows then, the last keys, what it shows at the end, what the file holds.
 ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
-    "y": ([], "y\r", "✓ write_file was approved by you in the terminal.", "first"),
-    "in words": ([], "yes\r", "✓ write_file was approved by you in the terminal.", "first"),
-    "s": ([], "s\r", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
-    "for good": (
-        [("a9\r", LETTERS)],
-        "a1\r",
-        "✓ write_file was approved by you in the terminal from now on.",
+    "y": ([], "y", "✓ write_file was approved by you in the terminal.", "first"),
+    "Enter": ([], "\r", "✓ write_file was approved by you in the terminal.", "first"),
+    "s": ([], "s", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
+    "for good": ([], "91", "✓ write_file was approved by you in the terminal from now on.", "first"),
+    "n": ([], "n", "✗ write_file was denied by you in the terminal.", None),
+    "by arrows": ([(ARROWS, "❯ n  no")], "\r", "✗ write_file was denied by you in the terminal.", None),
+    "arrows around": (
+        [("\x1b[A", "❯ 1  yes, and")],
+        "\x1b[B\r",
+        "✓ write_file was approved by you in the te",
         "first",
     ),
-    "n": ([], "n\r", "✗ write_file was denied by you in the terminal.", None),
-    "a note": ([], "n wrong folder\r", "✗ write_file was denied by you in the terminal: wrong folder", None),
+    "a note": (
+        [("r", REASON)],
+        "wrong folder\r",
+        "✗ write_file was denied by you in the terminal: wrong folder",
+        None,
+    ),
+    "no note after all": ([("r", REASON), ("\x1b", ASKED)], "n", "✗ write_file was denied by you in the termi", None),
     "Ctrl-D": ([], "\x04", "✗ write_file was denied by you in the terminal.", None),
-    "nonsense first": (
-        [("\r", LETTERS), ("yep\r", LETTERS), ("y sure\r", LETTERS)],
-        "y\r",
-        "✓ write_file was approved by you in the terminal.",
-        "first",
-    ),
+    "nonsense first": ([], "x?Y\x1b[Z\x1b[200~y\x1b[201~\ty", "✓ write_file was approved by you in the te", "first"),
     "changed": (
-        [("e\r", ARGUMENTS)],
+        [("e", ARGUMENTS)],
         EMPTIED + '{"path": "note.txt", "content": "mine"}\r',
         "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed, not well at first": (
-        [("e\r", ARGUMENTS), (EMPTIED + '{"path": "note.txt", "content": "mine"\r', NO_JSON)],
+        [("e", ARGUMENTS), (EMPTIED + '{"path": "note.txt", "content": "mine"\r', NO_JSON)],
         "}\r",
         "✓ write_file was approved by you in the terminal, with other arguments.",
         "mine",
     ),
     "changed to what cannot run": (
-        [("e\r", ARGUMENTS), (EMPTIED + '{"path": 3}\r', ASKED)],
-        "n\r",
+        [("e", ARGUMENTS), (EMPTIED + '{"path": 3}\r', ASKED)],
+        "n",
         "✗ write_file was denied by you in the terminal.",
         None,
     ),
     "back from changing": (
-        [("e\r", ARGUMENTS), (f"{EMPTIED}\r", ASKED)],
-        "n\r",
+        [("e", ARGUMENTS), (f"{EMPTIED}\r", ASKED)],
+        "n",
         "✗ write_file was denied by you in the terminal.",
         None,
     ),
@@ -130,7 +134,7 @@ async def test_each_answer_does_what_it_says(answer: str, tmp_path: Path) -> Non
 async def test_yes_for_the_session_asks_no_second_time(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         await at.terminal.ends_with(ASKED)
-        at.terminal.press("s\r")
+        at.terminal.press("s")
         await at.terminal.ends_with(PROMPT)
         at.terminal.press("Again.\r")
         shown = await at.terminal.until("Done again.")
@@ -141,7 +145,7 @@ async def test_a_pattern_begins_as_this_very_call_and_covers_what_the_person_mak
     other = "```write_file\nnote.txt\nsecond\n```"
     async with scene(tmp_path, (WRITE, "Done.", other, "Done again.")) as at:
         await at.terminal.ends_with(ASKED)
-        at.terminal.press("p\r")
+        at.terminal.press("p")
         await at.terminal.until('pattern: {"path": "note.txt", "content": "first"}')
         at.terminal.press('\x7f\x7f\x7f\x7f\x7f\x7f\x7f*"}\r')
         await at.terminal.ends_with(PROMPT)
@@ -153,7 +157,8 @@ async def test_a_pattern_begins_as_this_very_call_and_covers_what_the_person_mak
 async def test_a_decision_elsewhere_ends_the_question(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         await at.terminal.ends_with(ASKED)
-        at.terminal.press("n half a no")
+        await at.terminal.press_until("r", REASON)
+        at.terminal.press("half a no")
         await at.terminal.until("half a no")
         run, call = await at.decision()
         await at.served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": "approve"})
@@ -187,7 +192,7 @@ async def test_ctrl_c_stops_the_run_that_asks(tmp_path: Path) -> None:
 async def test_undo_shows_what_the_last_turn_has_changed_and_restores_it(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         await at.terminal.ends_with(ASKED)
-        at.terminal.press("y\r")
+        at.terminal.press("y")
         await at.terminal.ends_with(PROMPT)
         assert at.note.exists()
         at.terminal.press("/changes other\r")
@@ -240,7 +245,7 @@ async def test_what_was_typed_before_the_question_is_no_answer_to_it(tmp_path: P
         await at.terminal.until("Queued: the agent reads it")
         go_on.set()
         await at.terminal.ends_with(ASKED)
-        at.terminal.press("n\r")
+        at.terminal.press("n")
         shown = await at.terminal.ends_with(PROMPT)
     assert "denied" in shown and "approved" not in shown and not at.note.exists()
     assert at.provider.requests[-1].messages[-1].text == "yes"  # but a message
@@ -251,7 +256,7 @@ async def test_a_window_of_40_columns_keeps_every_row_behind_its_gutter(tmp_path
     script = (f"```write_file\nnote.txt\n{forged}\n```", "Done.")
     async with scene(tmp_path, script, columns=40) as at:
         shown = await at.terminal.ends_with(ASKED)
-        at.terminal.press("n\r")
+        at.terminal.press("n")
         await at.terminal.ends_with(PROMPT)
     rows = shown.split("  content:\n")[1].split("\n  This creates")[0].splitlines()
     assert len(rows) > 3 and all(row.startswith("  │") for row in rows)
@@ -263,7 +268,7 @@ async def test_a_dumb_terminal_asks_too(tmp_path: Path) -> None:
         shown = await at.terminal.ends_with(ASKED)
         assert "pattern" not in shown
         at.terminal.press("p\r")
-        await at.terminal.until("Answer with y, s or n")
+        await at.terminal.until("Answer with one of the letters above")
         await at.terminal.ends_with(ASKED)
         at.terminal.press("y\r")
         await at.terminal.ends_with(PROMPT)

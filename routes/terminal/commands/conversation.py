@@ -10,6 +10,7 @@ from rich.text import Text
 from routes.terminal.answers import Terminal
 from routes.terminal.api import Api
 from routes.terminal.event_client import Choices
+from routes.terminal.standing import Standing
 
 
 class Conversation(ABC):
@@ -19,6 +20,7 @@ class Conversation(ABC):
         self.terminal = terminal
         self.api = api
         self.choices = choices
+        self.standing = Standing(choices)
         self.last_message: str | None = None
         self.listed: list[str] = []  # sessions, as /sessions numbered them
         self.names: dict[str, list[str]] = {}  # what the arguments of commands may be, as far as it is known

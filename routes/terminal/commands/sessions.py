@@ -50,7 +50,7 @@ async def resume(talk: Conversation, argument: str) -> None:
         session = rows[at]
     row = await talk.api.get(f"/sessions/{step(session)}")
     talk.choices.switch(row["id"])
-    talk.last_message = None
+    await talk.standing.look(talk.api)
     said = [one for one in row["messages"] if one.get("role") in ("user", "assistant") and str(one.get("text", ""))]
     talk.last_message = next((str(one["text"]) for one in reversed(said) if one["role"] == "user"), None)
     for message in said[-LAST:]:
@@ -64,12 +64,14 @@ async def resume(talk: Conversation, argument: str) -> None:
 
 async def start_new(talk: Conversation, _argument: str) -> None:
     talk.choices.switch(None)
+    await talk.standing.look(talk.api)
     talk.last_message = None
     talk.say(text("terminal.new"), "dim")
 
 
 async def start_temporary(talk: Conversation, argument: str) -> None:
     talk.choices.switch(None)
+    await talk.standing.look(talk.api)
     talk.choices.temporary, talk.last_message = True, None
     talk.say(text("terminal.temporary"), "dim")
     if argument:

@@ -170,13 +170,14 @@ def near(word: str) -> str:
     return text("terminal.command.unknown", name=f"/{word}", near=", ".join(f"/{name}" for name in close))
 
 
-def completions(typed: str, names: dict[str, list[str]]) -> list[str]:
-    """The words that may stand at the end of what is typed: commands, their arguments, paths of files."""
+def completions(typed: str, names: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """The words that may end what is typed, and what they are for: commands, their arguments, paths of files."""
     word, space, argument = typed.partition(" ")
     if typed.startswith("/") and not space:
-        return [f"/{name}" for name in COMMANDS if f"/{name}".startswith(word)]
+        return [(f"/{name}", text(f"terminal.command.{name}")) for name in COMMANDS if f"/{name}".startswith(word)]
     if typed.startswith("/") and "\n" not in typed:
-        known = {"approve": list(MODES)} | names
-        return [one for one in known.get(word.removeprefix("/"), []) if one.startswith(argument)]
+        if word == "/approve":
+            return [(mode, text(f"terminal.approve.{mode}")) for mode in MODES if mode.startswith(argument)]
+        return [(one, "") for one in names.get(word.removeprefix("/"), []) if one.startswith(argument)]
     last = typed[max(typed.rfind(" "), typed.rfind("\n")) + 1 :]
-    return paths_for(last) if last.startswith("@") else []
+    return [(path, "") for path in paths_for(last)] if last.startswith("@") else []

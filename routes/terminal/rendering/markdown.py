@@ -16,7 +16,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import BlockQuote, CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.rule import Rule
@@ -31,9 +31,12 @@ from routes.texts import text
 from tools.base.patterns import lazy_pattern
 
 # As the page has them (markdown/math.js): neither money nor variables of a shell.
-DOLLARS = lazy_pattern(r"\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\.)*(?<!\s)\$(?![^\W_])")
+FORMULA = lazy_pattern(
+    r"(?<!\w)(?:\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\.)*(?<!\s)\$(?![^\W_]))"
+    r"|\\\((?!\s*\\\)).+?\\\)|\\\[(?!\s*\\\]).+?\\\]",
+    re.DOTALL,
+)
 MONEY = lazy_pattern(r"\$\d[\d.,]*(?![^$]*[\\^_={}<>+])[^$]*[^\W\d_]{2}")
-BRACKETS = {"\\(": "\\)", "\\[": "\\]"}
 ALERT = lazy_pattern(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$", re.IGNORECASE)
 ALERTS = {"note": "blue", "tip": "green", "important": "magenta", "warning": "yellow", "caution": "red"}
 MOST_COLOURED = 200_000  # characters of one block of code that are given colours
@@ -76,28 +79,11 @@ class _Rule(HorizontalRule):
 
 
 class _Quote(BlockQuote):
-    """A quote; an alert (`> [!NOTE]`) with its name, and a bar in its colour."""
-
-    def __init__(self, alert: str) -> None:
-        super().__init__()
-        self._alert = alert
-        self.style_name = "none" if alert else BlockQuote.style_name
-
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _Quote:
-        return cls(str(token.meta.get("alert", "")))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if not self._alert:
-            yield from super().__rich_console__(console, options)
-            return
-        colour = ALERTS[self._alert]
-        title = Text(text(f"markdown.alert.{self._alert}"), f"bold {colour}")
-        inside = options.update(width=max(1, options.max_width - 4))
-        for line in console.render_lines(Group(title, self.elements), inside):
-            yield Segment("▌ ", console.get_style(colour))
-            yield from line
-            yield Segment.line()
+        quote = cls()
+        quote.style_name = str(token.meta.get("style", cls.style_name))
+        return quote
 
 
 class _Markdown(Markdown):
@@ -124,30 +110,25 @@ def _parser() -> MarkdownIt:
 
 def _formula(state: StateInline, silent: bool) -> bool:
     """A rule for formulas in lines: what is in one is no Markdown."""
-    source, at = state.src, state.pos
-    if source[at] == "$":
-        found = None if at and source[at - 1].isalnum() else DOLLARS.match(source, at, state.posMax)
-        end = found.end() if found and not MONEY.match(found[0]) else -1
-    else:
-        close = BRACKETS.get(source[at : at + 2])
-        inside = source.find(close, at + 2, state.posMax) if close else -1
-        end = inside + 2 if source[at + 2 : inside].strip() and inside > 0 else -1
-    if end < 0:
+    found = FORMULA.match(state.src, state.pos, state.posMax)
+    if not found or MONEY.match(found[0]):
         return False
     if not silent:
-        state.push("code_inline", "code", 0).content = source[at:end]
-    state.pos = end
+        state.push("code_inline", "code", 0).content = found[0]
+    state.pos = found.end()
     return True
 
 
 def _mark_alerts(tokens: list[Token]) -> None:
-    """Note the kind of an alert at its quote, and take the line that names it away."""
+    """Give an alert (`> [!NOTE]`) its colour, and its name in place of the mark."""
     for quote, _, line in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        words = line.children or []
-        found = ALERT.match(words[0].content) if quote.type == "blockquote_open" and words else None
-        if found and (len(words) == 1 or words[1].type == "softbreak"):
-            quote.meta["alert"] = found[1].lower()
-            line.children = words[2:]
+        mark, *rest = line.children or [Token("", "", 0)]
+        found = ALERT.match(mark.content) if quote.type == "blockquote_open" else None
+        if found and (not rest or rest[0].type == "softbreak"):
+            quote.meta["style"] = ALERTS[found[1].lower()]
+            mark.content = text(f"markdown.alert.{found[1].lower()}")
+            rest[:1] = [Token("hardbreak", "br", 0)] if rest else []
+            line.children = [Token("strong_open", "strong", 1), mark, Token("strong_close", "strong", -1), *rest]
 
 
 @cache

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import httpx2
 from rich.console import Console, RenderableType
 
-from routes.terminal.answers import Over
+from routes.terminal.answers import Hooks, Over
 from routes.terminal.event_client import Choices
 from routes.terminal.run_display import Output
 from routes.terminal.screen import Screen, print_piece
@@ -26,13 +26,7 @@ class Paper:
     edits = True
 
     def __init__(self, *lines: str) -> None:
-        self.on_line: Callable[[str], None] = lambda _line: None
-        self.on_interrupt: Callable[[], None] = lambda: None
-        self.on_stop_call: Callable[[], None] = lambda: None
-        self.completions: Callable[[str], list[str]] = lambda _typed: []
-        self.hides: Callable[[str], bool] = lambda _typed: False
-        self.sign: Callable[[], str] = str
-        self.on_switch: Callable[[], None] = lambda: None
+        self.hooks = Hooks()
         self._lines = deque(lines)
         self._console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
 
@@ -51,7 +45,7 @@ class Paper:
     def drop_typed(self) -> None:
         """Nothing is typed too early."""
 
-    async def read(self, prompt: str, menu: str = "", draft: str = "") -> str:
+    async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
         return await self.message()
 
     def print(self, *pieces: RenderableType) -> None:
@@ -60,12 +54,6 @@ class Paper:
 
     def output(self, view: View) -> Output:
         return Screen(self._console, view)
-
-    def run_begins(self, status: Callable[[], str]) -> None:
-        """Nothing is drawn."""
-
-    def run_ends(self) -> None:
-        """Nothing is drawn."""
 
     def hide(self, *, on: bool) -> None:
         """Nothing is drawn."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pyte
 
 from tests import ROOT
 from tests.support.server.dragoman_process import DragomanProcess, started_on
+
+STATUS = re.compile(r"\n  [^\n]*(?:sandboxed|auto|plan|ask|deny)$")
 
 
 class Terminal:
@@ -66,8 +69,8 @@ class Terminal:
         return await self._once(lambda: text in self.shown)
 
     async def ends_with(self, text: str) -> str:
-        """The window once this is what it shows last."""
-        return await self._once(lambda: self.shown.endswith(text))
+        """The window once this is what it shows last, above the status line."""
+        return await self._once(lambda: STATUS.sub("", self.shown).endswith(text))
 
     async def until_holds(self, holds: Callable[[str], bool]) -> str:
         """The window once this holds of it."""
@@ -121,16 +124,15 @@ async def terminal(
     lines: int = 60,
     term: str = "xterm-256color",
     home: Path,
-    variables: Mapping[str, str] | None = None,
+    variables: dict[str, str] | None = None,
 ) -> AsyncGenerator[Terminal, None]:
     """`dragoman` with these arguments, and variables of its environment, in a window of this size."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(ours, (lines, columns))
     loop = asyncio.get_running_loop()
     try:
-        async with started_on(
-            theirs, *arguments, environ=environment(home) | {"TERM": term} | (variables or {})
-        ) as process:
+        environ = environment(home) | {"TERM": term} | (variables or {})
+        async with started_on(theirs, *arguments, environ=environ) as process:
             os.close(theirs)
             made = Terminal(process, ours, columns, lines)
             loop.add_reader(ours, made.read)

@@ -17,7 +17,7 @@ let waiting = 0;
 const changes = new EventTarget();
 
 /** Watches approvals and runs; `show(approval)` opens one. */
-export function startNotifications(page, show) {
+export function startNotifications(page, show, tray) {
   new MutationObserver(badge).observe(document.querySelector("title"), { childList: true });
   page.store.watch("approvals", (rows) => {
     waiting = rows.length;
@@ -27,7 +27,7 @@ export function startNotifications(page, show) {
     if (data.call) show({ ...data, notified: true });
     else if (data.session) open(page, data.session);
   });
-  notifyApprovals(page, show);
+  notifyApprovals(page, show, tray);
   notifyRuns(page);
 }
 
@@ -41,16 +41,17 @@ function badge() {
   if (link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
 }
 
-function notifyApprovals(page, show) {
+function notifyApprovals(page, show, tray) {
   let known = null;
   page.store.watch("approvals", (rows) => {
     const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
     known = new Set(rows.map(keyOf));
-    for (const row of fresh) notifyApproval(row, () => show(row));
+    for (const row of fresh) notifyApproval(row, () => show(row), tray);
   });
 }
 
-async function notifyApproval(row, onclick) {
+async function notifyApproval(row, onclick, tray) {
+  await tray(); // WebKit gives modules that another import still evaluates
   const { summaryOf } = await import("./call_description.js");
   notify(t("notify.waiting", { name: escapeLine(row.name) }), summaryOf(row), keyOf(row), onclick);
 }
