@@ -53,7 +53,8 @@ export function summaryOf({ name, arguments: given }) {
 const REST = / Approve (with the answers|once you) .*$/;
 
 // Sentences of the server for any client, and those for people.
-const ASKS_FIRST = /^(What it would change is not [^;]*; nothing was done\. )?.* This run asks first \(approval: ask\)\./s;
+const ASKS_FIRST =
+  /^(What it would change is not [^;]*; nothing was done\. )?.* This run asks first \(approval: ask\)\./s;
 const NETWORK = /It would run with network \(([^)]*)\), and could send them what the sandbox can read\./;
 
 /** The reason why approval is required. */
