@@ -60,7 +60,7 @@ async def test_a_command_is_approved_on_a_page_that_loads_little(tmp_path: Path)
         [resolved] = [event for event in await turn if event["type"] == "approval.resolved"]
         assert (resolved["decision"], resolved["door"]) == ("approved", "push")
         await page.reload()
-        await expect(page.get_by_text("does not wait any more")).to_be_visible()
+        await expect(page.get_by_text("no longer waits")).to_be_visible()
         await page.get_by_role("link", name="Open the conversation").click()
         await expect(page.get_by_text("Seen.")).to_be_visible()
 

@@ -21,7 +21,7 @@ const READ_AT = 0.25; // of the height: what begins above is being read
 export function toggle(page, opener) {
   if (page.panel.name === "outline") return page.panel.close();
   const outline = new Outline(page);
-  return page.panel.toggle("outline", t("outline"), outline.element, opener, { closed: () => outline.end() });
+  return page.panel.toggle("outline", t("outline.title"), outline.element, opener, { closed: () => outline.end() });
 }
 
 class Outline {
