@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Pause, Scripted
+from routes.texts import text
 from tests.support.server.serving import serving
 from tests.support.terminal.terminals import terminal
 
@@ -25,9 +26,10 @@ async def test_escape_stops_the_run_once_and_closes_what_is_open(tmp_path: Path)
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([WAITS, "Again."])) as served:
         async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
             await shown.ends_with(PROMPT)
-            await shown.press_until("/", "show the models")
+            about = text("terminal.command.model", {})
+            await shown.press_until("/", about)
             shown.press("\x1b")
-            await shown.until_holds(lambda window: "show the models" not in window)
+            await shown.until_holds(lambda window: about not in window)
             shown.press("\x1b\x15Go.\r")  # nothing to stop
             await shown.until("▶ bash")
             shown.press("half a word\x1b\x1bb")  # what follows at once belongs to it: Alt-B
@@ -51,7 +53,7 @@ async def test_escape_withdraws_a_question(tmp_path: Path) -> None:
             shown.press("Go.\r")
             await shown.ends_with("answer:")
             shown.press("\x1b")
-            await shown.until("the question was withdrawn")
+            await shown.until("■ write_file did not run")
             await shown.ends_with(PROMPT)
     assert not (tmp_path / "work/note.txt").exists()
 
@@ -156,6 +158,6 @@ async def test_each_command_and_mode_in_the_menu_says_what_it_is_for(tmp_path: P
                 await shown.ends_with(PROMPT)
                 shown.press("/re")
                 window = await shown.until("/retry")
-                assert "/retry   send your last" in window
+                assert f"/retry   {text('terminal.command.retry', {})[:10]}" in window
                 shown.press("\x15/approve a")
-                await shown.until("ask    what writes, exec")
+                await shown.until(f"ask    {text('terminal.approve.ask', {})[:15]}")

@@ -39,7 +39,7 @@ class Wire:
         finally:
             for one in ends:
                 self._writers.discard(one)
-                one.transport.abort()
+                one.close()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, bounded: bool = False) -> None:
         passed, streams = 0, False
