@@ -21,7 +21,7 @@ from typing import Any
 
 from playwright.async_api import Browser, Page
 
-from benchmarks.page_model import DELTAS, LINES, STEADY, Told
+from benchmarks.page_model import DELTAS, FLOOD, LINES, PARAGRAPH, ROWS, STEADY, Told
 from tests.support.page.browser import Browsing, browsing, home
 from tests.support.page.chromium import launched
 from tests.support.page.traffic import traffic
@@ -172,6 +172,9 @@ async def streams(browser: Browsing, address: str) -> None:
     for name, words, thousands in (
         (f"{DELTAS:,} deltas, one answer", "answer", DELTAS / 1000),
         (f"{LINES:,} lines, a command", "command", LINES / 1000),
+        (f"{FLOOD:,} lines", "flood", FLOOD / 1000),
+        (f"a paragraph, {PARAGRAPH // 1000} KB", "paragraph", PARAGRAPH / 1000),
+        (f"a table, {ROWS:,} rows", "table", ROWS / 1000),
     ):
         async with gauged(browser) as gauge:
             page = gauge.page
@@ -185,10 +188,27 @@ async def streams(browser: Browsing, address: str) -> None:
             print(row(name, await gauge.cost(one), thousands), flush=True)
 
 
-async def long_session(browser: Browsing, served: Served) -> None:
-    """A conversation of many turns, opened by its address."""
+ALL_TURNS = """async () => {
+  const earlier = document.querySelector(".earlier");
+  while (!earlier.hidden) {
+    earlier.click();
+    do await new Promise((done) => setTimeout(done, 20)); while (earlier.disabled);
+  }
+  document.querySelector("#composer-text").focus();
+}"""
+SCROLLED = """async () => {
+  const box = document.querySelector("#conversation");
+  for (const place of [0, 0.5, 0.25, 1]) {
+    box.scrollTop = place * box.scrollHeight;
+    await new Promise((done) => setTimeout(done, 300));
+  }
+}"""
+
+
+async def long_session(browser: Browsing, served: Served, runs: int) -> None:
+    """A conversation of many turns: opened by its address, shown from its beginning on, scrolled, written in."""
     session: str | None = None
-    for number in range(RUNS):
+    for number in range(runs):
         events = await served.chat(f"{STEADY} {number}", **({"session": session} if session else {}))
         session = events[0]["session"]
     async with gauged(browser) as gauge:
@@ -197,23 +217,45 @@ async def long_session(browser: Browsing, served: Served) -> None:
 
         async def opened() -> None:
             await page.goto(f"{home(served)}/#{session}")
-            last = f"() => document.querySelector('#conversation')?.textContent.includes('{STEADY} {RUNS - 1}')"
+            last = f"() => document.querySelector('#conversation')?.textContent.includes('{STEADY} {runs - 1}')"
             await page.wait_for_function(last, polling=50, timeout=LIMIT_MS)
 
-        print(row(f"a session of {RUNS} turns", await gauge.cost(opened), RUNS / 1000), flush=True)
+        async def shown() -> None:
+            await page.evaluate(ALL_TURNS)
+
+        async def scrolled() -> None:
+            await page.evaluate(SCROLLED)
+
+        async def typed() -> None:
+            await page.keyboard.type(STEADY * 4, delay=40)
+
+        async def sent() -> None:
+            await page.keyboard.press("Enter")
+            await page.wait_for_timeout(1_000)
+
+        steps = (
+            ("opened", opened),
+            ("all shown", shown),
+            ("scrolled", scrolled),
+            ("typed in", typed),
+            ("a turn", sent),
+        )
+        for name, step in steps:
+            print(row(f"{runs:,} turns, {name}", await gauge.cost(step), runs / 1000), flush=True)
 
 
-async def measured() -> None:
+async def measured(runs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with launched(), serving(Path(folder), Told()) as served, browsing() as browser:
             browser.expected.append("404")  # beside the floor's file Chromium looks for an icon of it
             await loads(browser, home(served))
             await streams(browser, home(served))
-            await long_session(browser, served)
+            await long_session(browser, served, runs)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    asyncio.run(measured())
+    """The number of turns of the long conversation may be given: `python -m benchmarks.page 2000`."""
+    asyncio.run(measured(int(arguments[0]) if arguments else RUNS))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def total(rows: list[int]) -> int:
 | tests | 228 |
 
 """
-PROSE = """The quick brown fox jumps over the **lazy** dog, runs `make test`, reads [the log](https://example.com/log) and
+PROSE = """The quick brown fox jumps over the **lazy** dog, runs `make`, reads [the log](https://example.com/log), and
 _then_ writes a while in plain words, as much of it as there is in prose, before the next signs come. """
 TABLE = "| number | name | value | note |\n|---|:---|---:|---|\n"
 ROW = "| {0} | name {0} | **{0}** | some `code` and words |\n"

@@ -38,9 +38,9 @@ class Messages:
         """Return what a person is shown: texts by `title`, `body`, `tag`, and the place. Raises StoreFailed."""
         data = await self._data(row, target)
         words = KINDS.get(row.kind, TEST_TITLE)
-        detail = f" ({row.detail})" if row.detail and row.kind in DETAILS else ""
+        detail = row.detail if row.kind in DETAILS else data.get("tool", "")
         shown = {
-            "title": f"{words}{detail}",
+            "title": f"{words} ({detail})" if detail else words,
             "body": data.get("title", ""),
             "session": row.session,
             "run": data.get("run", ""),
@@ -65,6 +65,8 @@ class Messages:
             data["session"] = row.session
         if row.session and row.principal == target.principal:
             data |= {"title": await self._title(row.session), "link": f"{self._public_url}/#{place}"}
+        if data.get("title") and (call := await self._store.approval(row.subject, row.detail)):
+            data["tool"] = one_line(call.name)[:LONGEST_TITLE]
         return data
 
     async def _title(self, session: str) -> str:

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from routes.page.joined import ALONE, FIRST, TURNS, Modules
+from routes.page.joined import ALONE, DECIDE, FIRST, TURNS, Modules
 from routes.page.vendored import VENDOR, table_digest, vendored_body
 from routes.protocol.errors import Refused
 from routes.protocol.route import Route, tagged
@@ -114,6 +114,7 @@ ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
 INDEX = "index.html"
 SHARED = "shared.html"  # the page of a shared conversation, which only reads
+OTHERS = (SHARED, "decide.html")  # pages beside the index; a push message opens the second one
 STYLES = "page.css"  # all styles in one file, in the order of the index: a browser draws nothing before it has them
 STYLE = lazy_pattern(rb' *<link rel="stylesheet" href="/page/([^"]+)" />\n')
 TITLE, LINK = b"</title>\n", b'    <link rel="stylesheet" href="/page/page.css" />\n'
@@ -150,7 +151,7 @@ def files() -> dict[str, File]:
     bodies[STYLES] = b"".join(bodies[name.decode()] for name in STYLE.findall(index))
     bodies[INDEX] = STYLE.sub(b"", index).replace(TITLE, TITLE + LINK)
     version = PLACE + version_of(bodies.values()).encode() + b"/"
-    bodies |= {name: bodies[name].replace(PLACE, version) for name in (INDEX, SHARED, STYLES)}
+    bodies |= {name: bodies[name].replace(PLACE, version) for name in (INDEX, *OTHERS, STYLES)}
     return {name: _file(Path(name).suffix, body) for name, body in bodies.items()}
 
 
@@ -247,7 +248,7 @@ def text_files(modules: Modules) -> dict[str, bytes]:
 
     `texts/<language>.json` is of the first screen, `.turns` of the conversation, `.more` of what is opened later.
     """
-    parts = {"": (*modules.members(FIRST), *ALONE), ".turns": modules.members(TURNS)}
+    parts = {"": (*modules.members(FIRST), *ALONE), ".turns": (*modules.members(TURNS), DECIDE)}
     found: dict[str, bytes] = {}
     for language in languages():
         left = page_table(language)

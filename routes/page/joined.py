@@ -21,8 +21,13 @@ FIRST, TURNS = "first.js", "turns.js"
 # Each joined file has what these import at once, but for what an earlier one has.
 GROUPS = {
     FIRST: ("js/main.js",),  # the first screen
-    TURNS: ("js/dom/turn_texts.js", "js/chat/run_view.js", "js/documents/documents.js"),  # a conversation
+    # A conversation, and what describes a waiting call.
+    TURNS: (
+        *("js/dom/turn_texts.js", "js/chat/run_view.js", "js/documents/documents.js"),
+        *("js/approvals/call_description.js", "js/approvals/origins.js", "js/approvals/write_preview.js"),
+    ),
 }
+DECIDE = "js/approvals/decide.js"  # a page of its own, joined with all that it imports
 ALONE = ("js/main.js", "js/dom/errors.js")  # the scripts of the index: the second tells that another file is missing
 FROM = lazy_pattern(
     r'^(?:import (?:(\{[^}]*\}|\* as \w+|\w+) from )?|export (\*) from )"([^"]+)"(?: with \{ type: "json" \})?;$',
@@ -73,12 +78,12 @@ class Modules:
     def served(self, workers: Iterable[str], tables: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the joined files, which have their tables in them, and what the other modules become.
 
-        A worker has its imports in its own file.
+        A worker has its imports in its own file, as the page of one call has.
         """
         self._tables = {name: body.decode() for name, body in tables.items()}
         files = {name: self._handed_out(name, name) for name in self._groups}
         files |= {name: self._rewritten(name, name, ()) for name in self._exports if name not in files}
-        joined = {worker: members for worker in workers if len(members := self.reached([worker])) > 1}
+        joined = {worker: members for worker in (*workers, DECIDE) if len(members := self.reached([worker])) > 1}
         files |= {worker: self._joined(worker, members) for worker, members in joined.items()}
         for group in GROUPS:
             members = self.members(group)

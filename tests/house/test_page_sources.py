@@ -21,7 +21,7 @@ WORKERS = (
     "notifications/push_worker.js",
     "text/highlight_worker.js",
 )  # run by the browser beside the page
-BESIDE = ("sessions/shared_page.js", "dom/turn_texts.js")  # of another page; of a joined file (routes/page/joined.py)
+BESIDE = ("sessions/shared_page.js", "approvals/decide.js")  # of other pages
 MAX_FILE_LINES, MAX_LINE, MAX_FILES_IN_FOLDER = 700, 120, 25
 # From the lowest to the highest: a room imports itself and those before it. main.js stands above all of them.
 ROOMS = (

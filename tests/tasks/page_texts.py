@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from routes.page import without_comments
-from routes.page.joined import ALONE, GROUPS, Modules
+from routes.page.joined import ALONE, DECIDE, GROUPS, Modules
 from tests.support.page.modules import PAGE
 
 TEXTS = re.compile(r'((?:from|import) "(?:\.{1,2}/)+(?:dom/)?)(more_)?texts\.js"')
@@ -25,7 +25,7 @@ def modules() -> Modules:
 def misplaced_imports() -> Iterator[tuple[Path, str]]:
     """Modules that import their texts from the wrong one of the two, and their text with the right one."""
     all_modules = modules()
-    joined = {*ALONE, *(name for group in GROUPS for name in all_modules.members(group))}
+    joined = {*ALONE, DECIDE, *(name for group in GROUPS for name in all_modules.members(group))}
     for path in sorted((PAGE / "js").rglob("*.js")):
         if path.name in OWN and path.parent.name == "dom":
             continue

@@ -24,6 +24,7 @@ from app.notifications.push_encryption import (
 )
 from app.notifications.sender import UnfitKeys, UnfitUrl
 from app.notifications.web_push import push_key
+from app.storage.approvals import ApprovalRow
 from app.storage.principals import LOCAL_USER, Principal
 from tests.support.notifications import ENDED, WAITS, Browser, notifying_server
 from tests.support.server.receivers import receiver, until
@@ -82,10 +83,23 @@ async def test_a_browser_decrypts_what_happened(tmp_path: Path) -> None:
         row = await one.notifications.subscribe(
             LOCAL_USER, service.url, p256dh=browser.keys[0], auth=browser.keys[1], name="Laptop", events=[]
         )
+        asked = ApprovalRow(
+            run="run_1",
+            call="call_1",
+            session="ses_local",
+            principal=LOCAL_USER.name,
+            name="bash",
+            arguments="{}",
+            fingerprint="print",
+            reason="It asks.",
+            created=1.0,
+            expires=None,
+        )
+        await one.store.write([asked])
         await one.happens(WAITS, ENDED)
         waits, ended = await service.got(2)
         assert json.loads(browser.decrypted(waits.body)) == {
-            "title": "A call waits for approval",
+            "title": "A call waits for approval (bash)",
             "body": "A title",
             "session": "ses_local",
             "run": "run_1",

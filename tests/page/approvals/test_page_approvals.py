@@ -38,7 +38,7 @@ async def test_keys_decide_only_where_they_are_meant_to(tmp_path: Path) -> None:
         page.on("request", lambda request: posted.append(request) if decides(request) else None)
         await say(page, "Make it.")
         await expect(questions_on(page).get_by_text("touch made", exact=True)).to_be_visible()
-        await expect(questions_on(page).get_by_text("this run asks first")).to_be_visible()
+        await expect(questions_on(page).get_by_text("You asked to approve changes.")).to_be_visible()
         await expect(questions_on(page)).to_contain_text("Expires in")
         await expect(page.locator("#urgent")).to_have_text("bash is waiting for you: touch made")
         await expect(page.locator('link[rel="icon"]')).to_have_attribute("href", "/page/icon-waiting.svg")

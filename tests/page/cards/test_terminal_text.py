@@ -99,7 +99,9 @@ async () => {
       }
     }
   }
-  return [least, rgbOf(208), rgbOf(244)];
+  const token = getComputedStyle(document.documentElement).getPropertyValue("--terminal");
+  const named = token.match(/#\\w{6}/g).map((colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)));
+  return [least, rgbOf(208), rgbOf(244), named, Object.values(TERMINALS)];
 }
 """
 
@@ -113,7 +115,8 @@ async def test_the_page_reads_output_as_a_terminal_would(tmp_path: Path) -> None
             for answer in answers:
                 assert _lines(answer) == [_joined(line) for line in lines], written
         assert await page.evaluate(LONG) == [[4000, 4000, 1000], [501], [3001]]
-        least, orange, grey = await page.evaluate(COLOURS)
+        least, orange, grey, named, used = await page.evaluate(COLOURS)
+        assert named == used, "the terminals of ansi_colours.js have the colours of tokens.css"
         assert least >= 4.5
         assert (orange, grey) == ([255, 135, 0], [128, 128, 128])
 

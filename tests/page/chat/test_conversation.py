@@ -164,7 +164,7 @@ async def test_a_failure_says_what_to_do_and_can_be_tried_again(tmp_path: Path) 
         await expect(page.get_by_text("The model's server is down. Start it")).to_be_visible()
         notices = page.locator('.note[data-code="retry"]')
         await expect(notices).to_have_count(1)
-        await expect(notices).to_contain_text("(4 times)")
+        await expect(notices).to_contain_text("(attempt 5 of 5)")
         await shot(page, "conversation-failed")
         again = page.get_by_role("button", name="Try again")
         async with page.expect_request("**/chat") as asked:

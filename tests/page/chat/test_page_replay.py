@@ -142,7 +142,7 @@ async def test_the_timeline_is_a_slider_that_plays_until_now(tmp_path: Path) -> 
             await line.press("PageUp")
         await expect(line).to_have_attribute("aria-valuetext", re.compile(r"Step 2, event \d+ of \d+"))
         await line.press("PageDown")
-        await expect(line).to_have_attribute("aria-valuetext", re.compile("Round 1, event 2 of"))
+        await expect(line).to_have_attribute("aria-valuetext", re.compile("Step 1, event 2 of"))
         await page.get_by_label("Speed").select_option("100")
         await page.get_by_role("button", name="Play").click()
         await expect(page.locator(".replay-bar")).to_be_hidden()
@@ -171,7 +171,7 @@ async def test_a_link_shows_the_conversation_at_an_event(tmp_path: Path) -> None
         at = f"{home(served)}/#{session}"
         await page.goto(f"{at}/{run['run']}/{seq}")
         line = page.get_by_role("slider")
-        await expect(line).to_have_attribute("aria-valuetext", re.compile(f"Round 1, call bash, event {seq} of"))
+        await expect(line).to_have_attribute("aria-valuetext", re.compile(f"Step 1, call bash, event {seq} of"))
         await expect(page.locator(".replayed .card")).to_have_attribute("data-state", "running")
         await expect(page.get_by_role("button", name="Stop command")).to_have_count(0)
         await page.get_by_role("button", name="Copy a link to this event").click()

@@ -288,7 +288,8 @@ async def test_a_preview_neither_floods_the_page_nor_takes_its_focus(tmp_path: P
 
 ODD = """async () => {
   const { Markdown } = await import("/page/js/markdown/markdown.js");
-  const { DocumentText, endingOf } = await import("/page/js/text/file_language.js");
+  const { DocumentText } = await import("/page/js/documents/document_text.js");
+  const { endingOf } = await import("/page/js/text/file_language.js");
   const view = new Markdown(), named = new DocumentText("constructor");
   view.write(`${"|a".repeat(200)}|\\n${"|-".repeat(200)}|\\n${"|a\\n".repeat(50)}| a | b |\\n`);
   view.end();

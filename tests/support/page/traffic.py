@@ -23,7 +23,8 @@ class Traffic:
         return [path.rpartition("/")[2] for path in self.paths.values()]
 
     def sent(self, event: dict[str, Any]) -> None:
-        self.paths[event["requestId"]] = event["request"]["url"]
+        if not event["request"]["url"].startswith("data:"):
+            self.paths[event["requestId"]] = event["request"]["url"]
 
     def began(self, event: dict[str, Any]) -> None:
         self._sizes[event["requestId"]] = event["response"]["encodedDataLength"]

@@ -26,19 +26,18 @@ class Wire:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.down:
-            writer.transport.abort()
-            return
+        ends = [writer]
+        self._writers.add(writer)
         try:
-            up, down = await asyncio.open_connection(LOCAL, self.to)
-        except ConnectionRefusedError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, down}
-        try:
-            await asyncio.gather(self._copy(reader, down), self._copy(up, writer, bounded=True))
+            if self.down:
+                return
+            with suppress(ConnectionRefusedError):
+                up, down = await asyncio.open_connection(LOCAL, self.to)
+                ends.append(down)
+                self._writers.add(down)
+                await asyncio.gather(self._copy(reader, down), self._copy(up, writer, bounded=True))
         finally:
-            for one in (writer, down):
+            for one in ends:
                 self._writers.discard(one)
                 one.close()
 

@@ -1,7 +1,15 @@
 /** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import { effectOf, isQuestion, isUnboxed, questionOf, reasonOf, renderArguments } from "./call_description.js";
+import {
+  COMPARED,
+  effectOf,
+  isQuestion,
+  isUnboxed,
+  questionOf,
+  reasonOf,
+  renderArguments,
+} from "./call_description.js";
 import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -12,7 +20,6 @@ import { t } from "../dom/more_texts.js";
 
 const URGENT_S = 60;
 const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expired, or its run has ended
-const COMPARED = new Set(["write_file", "edit_file"]); // calls that the server compares with the file that is there
 const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
 const FORMS = new Set(["edit", "session"]); // of decision_forms.js

@@ -17,5 +17,5 @@ export function start(page) {
   const show = async (row) => (await tray()).show(row);
   page.store.watch("approvals", (rows) => rows.length && tray());
   page.at("approvals").addEventListener("show", ({ detail }) => show(detail));
-  startNotifications(page, show);
+  startNotifications(page, show, tray);
 }

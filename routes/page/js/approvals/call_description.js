@@ -4,7 +4,7 @@ import { changeDiff } from "../text/diff.js";
 import { h } from "../dom/elements.js";
 import { exactBlock, escapeLine, escapeText, warnings } from "../text/exact_text.js";
 import { inWords, requestedHosts, titleOf } from "../cards/call_title.js";
-import { t, ts } from "../dom/more_texts.js";
+import { t, ts } from "../dom/texts.js";
 
 const MCP = /^mcp__(.+?)__(.+)$/;
 
@@ -22,6 +22,8 @@ export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.too
 const inBackground = ({ command, background }) => background === true || /^\s*#!?bg\s*(\n|$)/.test(command ?? "");
 
 const COMMANDS = new Set(["bash", "python"]);
+/** Calls that the server compares with the file that is there. */
+export const COMPARED = new Set(["write_file", "edit_file"]);
 const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan", "manage_schedules"];
 const SENTENCES = { __proto__: null, ...ts("approvals.ask", OTHERS) };
 

@@ -17,7 +17,7 @@ let waiting = 0;
 const changes = new EventTarget();
 
 /** Watches approvals and runs; `show(approval)` opens one. */
-export function startNotifications(page, show) {
+export function startNotifications(page, show, tray) {
   new MutationObserver(badge).observe(document.querySelector("title"), { childList: true });
   page.store.watch("approvals", (rows) => {
     waiting = rows.length;
@@ -27,7 +27,7 @@ export function startNotifications(page, show) {
     if (data.call) show({ ...data, notified: true });
     else if (data.session) open(page, data.session);
   });
-  notifyApprovals(page, show);
+  notifyApprovals(page, show, tray);
   notifyRuns(page);
 }
 
@@ -41,16 +41,17 @@ function badge() {
   if (link && link.getAttribute("href") !== icon) link.setAttribute("href", icon);
 }
 
-function notifyApprovals(page, show) {
+function notifyApprovals(page, show, tray) {
   let known = null;
   page.store.watch("approvals", (rows) => {
     const fresh = known ? rows.filter((row) => !known.has(keyOf(row))) : [];
     known = new Set(rows.map(keyOf));
-    for (const row of fresh) notifyApproval(row, () => show(row));
+    for (const row of fresh) notifyApproval(row, () => show(row), tray);
   });
 }
 
-async function notifyApproval(row, onclick) {
+async function notifyApproval(row, onclick, tray) {
+  await tray(); // WebKit gives modules that another import still evaluates
   const { summaryOf } = await import("./call_description.js");
   notify(t("notify.waiting", { name: escapeLine(row.name) }), summaryOf(row), keyOf(row), onclick);
 }
@@ -95,14 +96,18 @@ function notify(title, body, tag, clicked) {
   }
 }
 
-/** Whether this browser supports notifications, as far as known without asking. */
-const isSupported = () => "Notification" in window && window.isSecureContext;
+/** Why this browser shows none, as far as known without asking; null if it may. */
+export function objection() {
+  if (!window.isSecureContext) return t("notify.insecure");
+  return "Notification" in window ? null : t("notify.unsupported");
+}
+const isSupported = () => objection() === null;
 const isEnabled = () => isSupported() && Notification.permission === "granted" && localStorage.getItem(KEY) === "on";
 
 /** Requests permission after a click. Returns an error message, or null. */
 async function enable(on) {
   if (!on) localStorage.removeItem(KEY);
-  else if (!isSupported()) return t("notify.unsupported");
+  else if (!isSupported()) return objection();
   else if ((await Notification.requestPermission()) !== "granted") return t("notify.blocked");
   else localStorage.setItem(KEY, "on");
   changes.dispatchEvent(new Event("change"));

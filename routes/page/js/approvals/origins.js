@@ -1,7 +1,7 @@
 /** Where the arguments of a call come from: their parts, coloured by source and numbered, and the list of the sources. */
 
 import { button, h } from "../dom/elements.js";
-import { t, ts } from "../dom/more_texts.js";
+import { t, ts } from "../dom/texts.js";
 import { escapeLine, escapeText } from "../text/exact_text.js";
 
 const KINDS = ["person", "operator", "client", "result", "memory", "document", "file", "session", "model"];

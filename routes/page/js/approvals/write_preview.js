@@ -3,7 +3,7 @@
 import { get } from "../feed/api.js";
 import { formatAgo } from "../dom/clock.js";
 import { h } from "../dom/elements.js";
-import { t } from "../dom/more_texts.js";
+import { t } from "../dom/texts.js";
 import { unifiedDiff } from "../text/diff.js";
 import { escapeLine } from "../text/exact_text.js";
 

@@ -10,11 +10,22 @@ const FIRST_SHOWN = 100_000; // characters: the page lays out a part at once
 /** The attachment, see `readFile`; `intoMessage()` is called when it shall be text of the message. */
 export function pastedFile(text, data, intoMessage) {
   const lines = text.trimEnd().split("\n").length;
-  const label = t("pasted.label", { size: formatSize(new Blob([text]).size), lines: t("tail.lines", { count: lines }) });
+  const label = t("pasted.label", {
+    size: formatSize(new Blob([text]).size),
+    lines: t("tail.lines", { count: lines }),
+  });
   const name = "pasted.txt";
   const open = () => openPasted(label, text, intoMessage);
   const part = { type: "file", data, name };
-  return { name, label, kind: t("attachments.kind.text"), part, pasted: text, text: text.length <= INLINE ? text : undefined, open };
+  return {
+    name,
+    label,
+    kind: t("attachments.kind.text"),
+    part,
+    pasted: text,
+    text: text.length <= INLINE ? text : undefined,
+    open,
+  };
 }
 
 function openPasted(label, text, intoMessage) {
@@ -29,6 +40,13 @@ function openPasted(label, text, intoMessage) {
       close();
       intoMessage();
     };
-    return [shown, dialogButtons(rest, button(t("pasted.put"), put), button(t("files.close"), () => close()))];
+    return [
+      shown,
+      dialogButtons(
+        rest,
+        button(t("pasted.put"), put),
+        button(t("files.close"), () => close()),
+      ),
+    ];
   });
 }

@@ -7,29 +7,27 @@ import { credentials, get, Refused, signalSignedOut } from "./api.js";
 import { guarded } from "../dom/errors.js";
 import { parseJSON } from "../text/json.js";
 
-const ANSWER_MS = 5_000; // a worker that is not there by then is done without, until it is
-const PING_MS = 10_000;
-const OFFLINE_MS = 2_000;
+const PING_MS = 10_000; // a worker that has not answered by then is gone
 
 export class Feed {
   #following = { session: null, cursor: null, turn: 0 };
   #port = null;
   #identity = null;
-  #heard = true; // since it was joined, or since the last ping
-  #pinged = false;
+  #pings = null;
+  #heard = false; // since the last ping
+  #answered = false; // at all
+  #state = {}; // each field as JSON
   #alone = !("SharedWorker" in globalThis);
-  #late = null; // the port of a worker that has not answered in time
 
   /** `onEvent({id, type, data, run, seq})`; `onConnection("connecting" | "open" | "lost" | "refused", {in_s?, why?})`. */
   constructor(onEvent, onConnection) {
     this.onEvent = onEvent;
     this.onConnection = onConnection;
-    setInterval(() => this.#ping(), PING_MS);
     addEventListener("online", () => this.restart());
     addEventListener("offline", () => this.#checkOffline());
-    addEventListener("pagehide", () => this.#leave());
+    addEventListener("pagehide", () => this.close());
     addEventListener("pageshow", ({ persisted }) => persisted && this.#follow());
-    document.addEventListener("visibilitychange", () => document.hidden || this.#post({ seen: true }));
+    document.addEventListener("visibilitychange", () => document.hidden || this.#port?.postMessage({ seen: true }));
   }
 
   /** Listen to a session (or to none) from behind `cursor` on (`run_x:17`, or null). */
@@ -40,20 +38,12 @@ export class Feed {
 
   /** Reconnects immediately. */
   restart() {
-    this.#post({ restart: true });
+    if (this.#port) this.#follow();
   }
 
   close() {
-    this.#following.turn++;
-    this.#leave();
-  }
-
-  #post(message) {
-    this.#port?.postMessage(message);
-  }
-
-  #leave() {
-    this.#post({ bye: true });
+    clearInterval(this.#pings);
+    this.#port?.postMessage({ bye: true });
     this.#port?.close();
     this.#port = null;
   }
@@ -67,49 +57,31 @@ export class Feed {
     }
     const identity = JSON.stringify(who);
     if (!this.#port || identity !== this.#identity) this.#join(identity);
-    this.#post({ who, follow: this.#following, seen: !document.hidden });
+    this.#port.postMessage({ who, follow: this.#following, seen: !document.hidden });
   }
 
   #join(identity) {
-    this.#leave();
-    this.#late = null;
+    this.close();
     this.#identity = identity;
-    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#giveUp(port, null)));
+    const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#ping()));
     port.onmessage = ({ data }) => this.#hear(port, data);
-    this.#heard = this.#pinged = false;
-    if (!this.#alone) setTimeout(() => this.#giveUp(port), ANSWER_MS);
-  }
-
-  /** The worker has not answered at all. */
-  #giveUp(port, late = port) {
-    if (port !== this.#port || this.#heard) return;
-    this.#alone = true;
-    this.#port = null;
-    this.#follow();
-    this.#late = late;
+    this.#heard = this.#answered = false;
+    this.#pings = setInterval(() => this.#ping(), PING_MS);
   }
 
   #ping() {
-    if (!this.#port) return;
-    if (this.#pinged && !this.#heard) {
-      this.#leave(); // the worker is gone: there may be another one
-      return this.#follow();
+    if (this.#heard) {
+      this.#heard = false;
+      return this.#port.postMessage({});
     }
-    this.#heard = false;
-    this.#pinged = true;
-    this.#post({});
+    this.#alone ||= !this.#answered; // without workers, or there may be another one
+    this.close();
+    this.#follow();
   }
 
   #hear(port, { events = [], turn, connection, left }) {
-    if (port === this.#late) {
-      this.#leave();
-      this.#port = port;
-      this.#alone = false;
-      this.#late = null;
-      return this.#follow();
-    }
     if (port !== this.#port) return;
-    this.#heard = true;
+    this.#heard = this.#answered = true;
     if (left) return this.#follow();
     if (connection) this.#report(connection);
     for (const event of events) // a handler may switch to another session
@@ -120,10 +92,20 @@ export class Feed {
   #dispatch({ id, type, data: text }) {
     if (id) this.#following.cursor = id;
     guarded(() => {
-      const data = parseJSON(text);
+      const data = type === "state" ? this.#changed(parseJSON(text)) : parseJSON(text);
       const [run, seq] = id?.split(":") ?? [data.run, 0];
       this.onEvent({ id, type, data, run, seq: Number(seq) });
     });
+  }
+
+  /** Each connection begins with the whole state. */
+  #changed(state) {
+    const known = this.#state;
+    this.#state = {
+      ...known,
+      ...Object.fromEntries(Object.entries(state).map(([name, now]) => [name, JSON.stringify(now)])),
+    };
+    return Object.fromEntries(Object.entries(state).filter(([name]) => this.#state[name] !== known[name]));
   }
 
   #report({ state, why, ...more }) {
@@ -137,7 +119,7 @@ export class Feed {
   /** The browser says so at once; a server on this machine is still there. */
   async #checkOffline() {
     try {
-      await get("/livez", { wait_ms: OFFLINE_MS });
+      await get("/livez", { wait_ms: 2_000 });
     } catch {
       if (!navigator.onLine) this.onConnection("lost", { offline: true });
     }
@@ -150,22 +132,16 @@ let policy = null;
 function sharedPort(identity, failed) {
   const address = new URL("./feed_worker.js", import.meta.url).href;
   policy ??= window.trustedTypes?.createPolicy("feed-worker", { createScriptURL: () => address });
-  const worker = new SharedWorker(policy?.createScriptURL("") ?? address, { type: "module", name: digest(identity) });
+  const sum = [...identity].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7); // does not reveal the token
+  const name = `dragoman.feed.${sum.toString(36)}`;
+  const worker = new SharedWorker(policy?.createScriptURL("") ?? address, { type: "module", name });
   worker.onerror = failed;
   return worker.port;
 }
 
+/** The port of a hub in the page itself. */
 function ownPort() {
   const { port1, port2 } = new MessageChannel();
-  import("./hub.js").then(
-    ({ Hubs }) => new Hubs().admit(port2),
-    () => null, // the pings find out, and it is tried again
-  );
+  import("./hub.js").then(({ admit }) => admit(port2)).catch(() => null); // a ping finds out, and it is tried again
   return port1;
-}
-
-/** A name that does not reveal the token. */
-function digest(identity) {
-  const sum = [...identity].reduce((all, one) => (all * 31 + one.codePointAt(0)) >>> 0, 7);
-  return `dragoman.feed.${sum.toString(36)}`;
 }

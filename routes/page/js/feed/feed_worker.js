@@ -1,7 +1,5 @@
 /** The shared worker of all windows of one identity. */
 
-import { Hubs } from "./hub.js";
+import { admit } from "./hub.js";
 
-const hubs = new Hubs();
-
-globalThis.onconnect = ({ ports: [port] }) => hubs.admit(port);
+globalThis.onconnect = ({ ports: [port] }) => admit(port);

@@ -15,7 +15,6 @@ const MIN_BACKOFF_MS = 500,
 const STABLE_MS = 5_000; // a connection that held so long was a good one
 const SILENCE_TIMEOUT_MS = 33_000; // the server sends something every 15 s: a connection that misses two is dead
 const WAKE_TIMEOUT_MS = 20_000; // the same when a window is looked at: a laptop that was closed has lost its connection
-const ANSWER_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
 const SOON_MS = 5; // windows that come together share an attempt
 const GONE_MS = 150_000; // hidden windows send a ping once a minute
@@ -25,22 +24,21 @@ const PERMANENT = [400, 401, 403, 404]; // retrying these statuses would not hel
 const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
 
 /** Hubs by identity. The headers are compared whole: the name of a worker is only a digest of them. */
-export class Hubs {
-  #hubs = new Map();
+const hubs = new Map();
 
-  admit(port) {
-    let hub = null;
-    const window = { port, fresh: true }; // until it has had the whole state
-    port.onmessage = ({ data }) => {
-      window.heard = Date.now();
-      if (data.who) {
-        const name = JSON.stringify(data.who);
-        if (!this.#hubs.has(name)) this.#hubs.set(name, new Hub(data.who));
-        hub = this.#hubs.get(name);
-      }
-      hub?.hear(window, data);
-    };
-  }
+/** A window speaks by its port. */
+export function admit(port) {
+  let hub = null;
+  const window = { port };
+  port.onmessage = ({ data }) => {
+    window.heard = Date.now();
+    if (data.who) {
+      const name = JSON.stringify(data.who);
+      hub = hubs.get(name) ?? new Hub(data.who);
+      hubs.set(name, hub);
+    }
+    hub?.hear(window, data);
+  };
 }
 
 class Hub {
@@ -51,25 +49,26 @@ class Hub {
   #places = [];
   #generation = 0;
   #soon = null;
-  #turns = new Turns();
-  #state = {}; // JSON of each field that windows have seen
+  #turns = new Turns(() => this.#abort());
   #receivedAt = 0; // when data arrived last, by the wall clock: monotonic clocks stop during sleep
   #delivered = false; // events of a session, by the last attempt
-  #pauseEnds = () => undefined;
 
   constructor(who) {
     this.#who = who;
-    setInterval(() => this.#check(), CHECK_MS);
+    setInterval(() => this.#check(SILENCE_TIMEOUT_MS), CHECK_MS);
   }
 
-  /** A message of a window: `{follow, seen}`, `{restart}`, `{seen}`, `{bye}`, or a ping. */
-  hear(window, { follow, restart, seen, bye }) {
+  /** A message of a window: `{follow, seen}`, `{seen}`, `{bye}`, or a ping. */
+  hear(window, { follow, seen, bye }) {
     if (bye) return this.#remove(window);
     if (follow) this.#follow(window, follow);
-    else if (!this.#windows.has(window)) return window.port.postMessage({ left: true });
-    else if (restart) this.#follow(window, window.following);
-    else window.port.postMessage({});
-    if (seen) this.#seen(window);
+    else window.port.postMessage({ left: !this.#windows.has(window) });
+    if (!seen || !this.#windows.has(window)) return;
+    window.seenAt = Date.now();
+    this.#check(WAKE_TIMEOUT_MS);
+    this.#turns.wake();
+    const isFollowed = this.#places.some((place) => place.windows.has(window));
+    if (window.following.session && !window.refused && !isFollowed) this.#renew();
   }
 
   #follow(window, following) {
@@ -82,31 +81,21 @@ class Hub {
 
   #remove(window) {
     this.#windows.delete(window);
-    window.fresh = true;
     for (const place of this.#places) place.windows.delete(window);
     if (this.#windows.size) return;
     this.#generation++;
+    this.#abort();
+    this.#turns.tell(false);
+  }
+
+  #abort() {
     this.#opening?.abort();
     this.#open?.abort();
-    this.#turns.leave();
   }
 
-  #seen(window) {
-    window.seenAt = Date.now();
-    this.#abortIfSilent(WAKE_TIMEOUT_MS);
-    this.#pauseEnds();
-    this.#turns.wake();
-    const isFollowed = this.#places.some((place) => place.windows.has(window));
-    if (window.following.session && !window.refused && !isFollowed) this.#renew();
-  }
-
-  #check() {
-    this.#abortIfSilent(SILENCE_TIMEOUT_MS);
+  #check(silent_ms) {
+    if (Date.now() - this.#receivedAt > silent_ms) this.#abort();
     for (const window of this.#windows) if (Date.now() - window.heard > GONE_MS) this.#remove(window);
-  }
-
-  #abortIfSilent(most_ms) {
-    if (this.#receivedAt && Date.now() - this.#receivedAt > most_ms) this.#open?.abort();
   }
 
   /** Begins another attempt; what is open delivers until then. */
@@ -124,41 +113,28 @@ class Hub {
     const isCurrent = () => generation === this.#generation;
     let wait_ms = MIN_BACKOFF_MS;
     while (isCurrent()) {
-      await this.#turns.available();
+      await this.#turns.pause();
       if (!isCurrent()) return;
       const began = performance.now();
       this.#delivered = false;
-      this.#tell("connecting");
       const why = await this.#readUntilClosed().catch((error) => error);
       if (!isCurrent()) return;
       this.#open?.abort(); // that of an attempt before, which nobody renews any more
-      this.#open = null;
       if (PERMANENT.includes(why?.status) && this.#refuse(why)) return;
-      if (this.#turns.waiting || PERMANENT.includes(why?.status)) continue;
+      if (this.#turns.isOver || PERMANENT.includes(why?.status)) continue;
       if (performance.now() - began > STABLE_MS || this.#delivered) wait_ms = MIN_BACKOFF_MS;
-      const pause_ms = wait_ms * (0.7 + 0.6 * Math.random());
-      this.#tell("lost", { in_s: pause_ms / 1000 });
-      await this.#pause(pause_ms);
+      this.#tell("lost", { in_s: wait_ms / 1000 });
+      await this.#turns.pause(wait_ms);
       wait_ms = Math.min(MAX_BACKOFF_MS, wait_ms * 1.7);
     }
   }
 
-  /** Resolves after `ms`, or sooner when a window is looked at. */
-  async #pause(ms) {
-    let timer;
-    await new Promise((resolve) => {
-      this.#pauseEnds = resolve;
-      timer = setTimeout(resolve, ms);
-    });
-    clearTimeout(timer);
-  }
-
-  /** The windows of a request that is refused. Returns true where that is all of them: nothing is left to be followed. */
+  /** Refuses the one session of the request, or all windows; then it returns true: nothing is left to be followed. */
   #refuse({ status, code, message }) {
-    const alone = [400, 404].includes(status) && this.#groups().length === 1 ? this.#groups()[0].windows : null;
-    for (const window of alone ?? this.#windows) window.refused = true;
-    this.#tell("refused", { why: { status, code, message } }, alone ?? this.#windows);
-    return !alone;
+    const [only, ...others] = this.#groups();
+    const windows = only && !others.length && [400, 404].includes(status) ? only.windows : this.#windows;
+    this.#tell("refused", { why: { status, code, message } }, windows);
+    return windows === this.#windows;
   }
 
   /** The windows by what they follow: the places of a request. */
@@ -181,21 +157,20 @@ class Hub {
     const sessions = places.map(({ session }) => `session=${encodeURIComponent(session)}`).join("&");
     const cursors = places.flatMap(({ cursor }, at) => (cursor ? [`${at}/${cursor}`] : [])).join();
     const headers = { ...this.#who, ...(cursors && { "last-event-id": cursors }) };
-    this.#turns.take(() => abort.abort());
-    const late = setTimeout(() => abort.abort(), ANSWER_TIMEOUT_MS);
+    this.#turns.tell(true);
+    this.#receivedAt = Date.now();
     // Requests of one address wait for each other where answers might be kept.
     const options = { headers, signal: abort.signal, cache: "no-store" };
-    const response = await fetch(`/events${sessions && "?"}${sessions}`, options).finally(() => clearTimeout(late));
-    if (!response.ok) throw await refusal(response);
+    const response = await fetch(`/events${sessions && "?"}${sessions}`, options);
+    const { error } = response.ok ? {} : ((await response.json().catch(() => null)) ?? {});
+    if (!response.ok) throw Object.assign(new Error(), error, { status: response.status });
     this.#open?.abort();
-    this.#open = abort;
-    this.#opening = null;
+    [this.#open, this.#opening] = [abort, null];
     this.#places = places;
-    this.#receivedAt = Date.now();
     this.#tell("open");
     try {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      const events = new EventReader((text) => text),
+      const events = new EventReader(),
         rows = {};
       while (true) {
         const { value, done } = await reader.read();
@@ -216,9 +191,14 @@ class Hub {
     };
     for (const event of events) {
       const { id, type, data } = event;
-      if (type === "state") this.#giveState(withKnownRows(parseJSON(data), rows), give);
-      else if (type === "session.refused") this.#refusePlace(places, parseJSON(data));
-      else if (id) {
+      if (type === "state") {
+        const whole = withKnownRows(parseJSON(data), rows);
+        give(this.#windows, { ...event, data: JSON.stringify(whole) });
+      } else if (type === "session.refused") {
+        const { place, code, message } = parseJSON(data);
+        const status = code === "not_found" ? 404 : 400;
+        this.#tell("refused", { why: { status, code, message } }, places[place].windows);
+      } else if (id) {
         const [cursor, at = 0] = id.split("/").reverse();
         const windows = places[at]?.windows ?? [];
         for (const window of windows) window.following.cursor = cursor;
@@ -232,44 +212,14 @@ class Hub {
     for (const [window, share] of shares) window.port.postMessage({ turn: window.following.turn, events: share });
   }
 
-  /** Windows get what has changed; those that are new all of it, once it was read for them. */
-  #giveState(state, give) {
-    const news = Object.entries(state).map(([name, value]) => [name, JSON.stringify(value)]);
-    const changed = news.filter(([name, json]) => this.#state[name] !== json);
-    Object.assign(this.#state, Object.fromEntries(news));
-    const [fresh, known] = [[], []];
-    for (const window of this.#windows) (window.fresh ? fresh : known).push(window);
-    if (changed.length) give(known, stateEvent(changed));
-    if (!("me" in state)) return; // not the first of a connection
-    give(fresh, stateEvent(news));
-    for (const window of fresh) window.fresh = false;
-  }
-
-  #refusePlace(places, { place, code, message }) {
-    const { windows } = places[place];
-    for (const window of windows) window.refused = true;
-    this.#tell("refused", { why: { status: code === "not_found" ? 404 : 400, code, message } }, windows);
-  }
-
   /** Tells windows of the connection, each if that is news for it. */
   #tell(state, more = {}, windows = this.#windows) {
     for (const window of windows) {
-      if (window.refused && state !== "refused") continue;
-      if (state === "connecting" && window.told === "open" && windows === this.#windows) continue;
-      if (state === "open" && window.told === "open") continue;
-      window.told = state;
+      if (window.refused || (state === "open" && window.told === "open")) continue;
+      Object.assign(window, { told: state, refused: state === "refused" });
       window.port.postMessage({ connection: { state, ...more } });
     }
   }
-}
-
-async function refusal(response) {
-  const { error = {} } = (await response.json().catch(() => null)) ?? {};
-  return Object.assign(new Error(error.message), { status: response.status, code: error.code });
-}
-
-function stateEvent(fields) {
-  return { id: null, type: "state", data: `{${fields.map(([name, json]) => `"${name}":${json}`).join()}}` };
 }
 
 /** The state with the rows that it only names. */

@@ -9,7 +9,8 @@ export async function* readEvents(response) {
   const events = new EventReader();
   const text = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
-    for (let piece = await text.read(); !piece.done; piece = await text.read()) yield* events.feed(piece.value);
+    for (let piece = await text.read(); !piece.done; piece = await text.read())
+      for (const event of events.feed(piece.value)) yield { ...event, data: parseJSON(event.data) };
   } finally {
     text.cancel().catch(() => undefined); // the connection may be broken
   }
@@ -22,13 +23,8 @@ export class EventReader {
   #id = null;
   #type = "";
   #data = [];
-  #parse;
 
-  constructor(parse = parseJSON) {
-    this.#parse = parse;
-  }
-
-  /** The completed events: `{id, type, data}`, `data` as `parse` makes it of its text. Raises SyntaxError for invalid JSON. */
+  /** The completed events: `{id, type, data}`, `data` as text. */
   feed(text) {
     const events = [];
     let from = 0;
@@ -65,6 +61,6 @@ export class EventReader {
     this.#id = null;
     this.#type = "";
     this.#data = [];
-    if (data) events.push({ ...event, data: this.#parse(data) });
+    if (data) events.push({ ...event, data });
   }
 }

@@ -157,7 +157,7 @@ export function quoteElement(alert) {
   if (!alert) return h("blockquote");
   const name = alert.toLowerCase();
   const title = h("p", { class: "alert-title" }, icon(ALERT_ICONS[name]), t(`markdown.alert.${name}`));
-  return h("blockquote", { class: `alert ${name}`, role: "note" }, title);
+  return h("blockquote", { class: `alert alert-${name}`, role: "note" }, title);
 }
 
 /** A box of a task list. */

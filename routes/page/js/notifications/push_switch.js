@@ -9,7 +9,11 @@ import { t } from "../dom/more_texts.js";
 
 const OWN = "push"; // the id of this browser at the server
 
-const isSupported = () => "serviceWorker" in navigator && "PushManager" in window && window.isSecureContext;
+/** Why this browser can get no push messages; null if it may. */
+function pushObjection() {
+  if (!window.isSecureContext) return t("notify.insecure");
+  return "serviceWorker" in navigator && "PushManager" in window ? null : t("push.unsupported");
+}
 
 /** The worker, active. */
 export async function worker() {
@@ -68,11 +72,12 @@ export async function pushSection() {
     const answer = await get("/push");
     key = answer.key;
     const isKnown = answer.subscriptions.some(({ id }) => id === readPreference(OWN));
-    box.checked = isSupported() && isKnown && (await subscription()) !== null;
+    box.checked = !pushObjection() && isKnown && (await subscription()) !== null;
     fillRows(list, answer.subscriptions, (row) => browserRow(row, draw));
   };
   const change = async (on) => {
-    if (!isSupported()) throw problem(t("push.unsupported"));
+    const why = on && pushObjection();
+    if (why) throw problem(why);
     if (on) await subscribe(key);
     else await unsubscribe();
   };
@@ -83,6 +88,7 @@ export async function pushSection() {
     box.disabled = false; // not before it shows what the server knows: a press would mean the opposite
   });
   await draw();
+  if (pushObjection()) outcome.show(pushObjection());
   const label = h("label", {}, box, h("span", {}, t("push.switch")));
   return stack(h("div", { class: "notify-switch" }, label), outcome.element, list);
 }

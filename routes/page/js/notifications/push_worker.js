@@ -5,6 +5,7 @@
 
 const ICON = "/page/icon.svg";
 
+const DECIDE = "/page/decide.html";
 const OFFLINE = "/page/offline.html";
 const KEPT = "offline-1"; // the name of the cache; another number fetches its files anew
 
@@ -33,13 +34,13 @@ self.addEventListener("notificationclick", (event) => {
 });
 
 /**
- * An open page shows the conversation: a new one might have to be signed in to. A call that waits is shown in full, and
- * nothing is decided here: a person sees the exact arguments first.
+ * An open page shows the conversation: a new one might have to be signed in to. Without one, a call that waits gets a
+ * page of its own, which is light. Nothing is decided here: a person sees the exact arguments first.
  */
 async function show({ session, run, call }) {
   const [page] = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
   const place = call ? `${session}/${run}/call=${call}` : session;
-  if (!page) return self.clients.openWindow(session ? `/#${place}` : "/");
+  if (!page) return self.clients.openWindow(session ? `${call ? DECIDE : "/"}#${place}` : "/");
   page.postMessage({ session, run, call });
   return page.focus();
 }

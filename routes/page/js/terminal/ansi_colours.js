@@ -16,18 +16,18 @@ const colours = (text) => text.split(" ").map(hex);
 // Inks for light backgrounds and for dark ones: the sixteen colours, and the text of --on-terminal.
 const ON_LIGHT = colours(
   "#1c1d1a #a3281e #1a6b34 #7a4a00 #0b55b8 #7a3aa8 #0b656e #50534b " +
-    "#62655d #b3332b #1d7339 #805800 #1763c4 #8a45bb #0c6c75 #1c1d1a #1c1d1a",
+    "#62655d #b3332b #1d7339 #805800 #1763c4 #8a45bb #0c6c75 #1c1d1a #1f1e1b",
 );
 const ON_DARK = colours(
   "#101214 #ff7b72 #7ee787 #e3b341 #79b8ff #d2a8ff #56d4dd #d7dae0 " +
-    "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff #d7dae0",
+    "#949ca6 #ffa198 #a5f3b0 #f2cc60 #a5d6ff #e2c5ff #8ae8ef #ffffff #d9d7d1",
 );
 const TEXT = 16; // the place of the text's colour
 const BACKGROUNDS = colours(
   "#000000 #98201a #1a6f35 #7a5800 #0b55b8 #7a3aa8 #0b656e #c9cdd4 " +
     "#484f58 #b3332b #1f8a43 #956d00 #1f6fd6 #9450c4 #0f7f8a #ffffff",
 );
-export const TERMINALS = { light: hex("#f4f4ef"), dark: hex("#0c0d0f") }; // --terminal
+export const TERMINALS = { light: hex("#f5f3ee"), dark: hex("#100f0e") }; // --terminal
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 const BRIGHT = NAMES.map((name) => `bright${name[0].toUpperCase()}${name.slice(1)}`);

@@ -12,9 +12,9 @@ export function windowSize(list) {
   const letters = h("span", {}, "0".repeat(LETTERS));
   const tail = h("div", { class: "tail" }, letters);
   const probe = h("div", { class: "tail-box window-probe", "aria-hidden": "true" }, tail);
-  // Not behind the last run, whose styles depend on its place: it would be laid out anew, and the page would jump.
+  // Not in the conversation: the browser would style and lay out all turns anew.
   probe.style.setProperty("width", `${list.clientWidth}px`);
-  list.prepend(probe);
+  document.body.append(probe);
   const { paddingLeft, paddingRight } = getComputedStyle(tail);
   const room = tail.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
   const columns = Math.floor((room * LETTERS) / letters.getBoundingClientRect().width);

@@ -16,7 +16,7 @@ export function pageOf(element) {
 /** The buttons of a closed `CodeView`. */
 export function codeButtons(view) {
   const run = () => pageOf(view.element)?.composer.insert(`${t("code.run.message")}\n\n${fenced(view)}\n`);
-  const save = iconButton(t("code.save"), "save", () => saveCode(view), WORKS);
+  const save = iconButton(t("code.save"), "folder", () => saveCode(view), WORKS);
   if (!RUNNABLE.test(view.language)) return [save];
   return [button([icon("play"), t("code.run")], run, { ...WORKS, title: t("code.run.hint") }), save];
 }

@@ -188,7 +188,7 @@ async def _unknown(_: Linked, call: dict[str, Any]) -> None:
 
 REFUSED: dict[str, tuple[Spoil, int, str]] = {
     "decided in the terminal": (_decided, 409, "Denied by ann in the terminal"),
-    "its run was cancelled": (_cancelled, 409, "Withdrawn because its run"),
+    "its run was cancelled": (_cancelled, 409, "No longer needed: the run"),
     "the link has expired": (_over, 410, "This link has expired"),
     "another call": (_other, 409, "is not the one"),
     "a labelled conversation": (_labelled, 403, "cannot be decided by link"),
