@@ -30,12 +30,12 @@ async def waiting(served: Served, **headers: str) -> dict[str, str]:
         await asyncio.sleep(0)
 
 
-def place(row: dict[str, str]) -> str:
-    return f"#{row['session']}/{row['run']}/call={row['call']}"
+def decision_page(served: Served, row: dict[str, str]) -> str:
+    return f"{home(served)}/page/decide.html#{row['session']}/{row['run']}/call={row['call']}"
 
 
 async def opened(page: Page, served: Served, row: dict[str, str]) -> None:
-    await page.goto(f"{home(served)}/page/decide.html{place(row)}")
+    await page.goto(decision_page(served, row))
 
 
 async def test_a_command_is_approved_on_a_page_that_loads_little(tmp_path: Path) -> None:
@@ -106,6 +106,7 @@ async def test_only_a_signed_in_browser_sees_the_call(tmp_path: Path) -> None:
         page = await context.new_page()
         await opened(page, served, row)  # it has no sign-in: the whole page asks for one, and shows the call then
         await sign_in(page, bob["authorization"].removeprefix("Bearer "))
+        await expect(page.get_by_text("This conversation does not exist.")).to_be_visible()
         await expect(page.get_by_text("touch one")).to_have_count(0)
         await page.evaluate("sessionStorage.clear()")
         await page.goto("about:blank")

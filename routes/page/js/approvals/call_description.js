@@ -52,12 +52,16 @@ export function summaryOf({ name, arguments: given }) {
 // The form replaces the instructions for the command line.
 const REST = / Approve (with the answers|once you) .*$/;
 
-const ASKS_FIRST = /This run asks first \(approval: ask\)\./; // a sentence for any client
+// Sentences of the server for any client, and those for people.
+const ASKS_FIRST = /This run asks first \(approval: ask\)\./;
+const NETWORK = /It would run with network \(([^)]*)\), and could send them what the sandbox can read\./;
 
 /** The reason why approval is required. */
 export function reasonOf({ name, reason }) {
-  const words = isQuestion(name) ? reason.replace(REST, "") : reason.replace(ASKS_FIRST, () => t("approvals.reason.ask"));
-  return escapeText(words);
+  if (isQuestion(name)) return escapeText(reason.replace(REST, ""));
+  const network = (_, hosts) =>
+    t("approvals.reason.network", { hosts: hosts === "any public host" ? t("approvals.any_host") : hosts });
+  return escapeText(reason.replace(ASKS_FIRST, t("approvals.reason.ask")).replace(NETWORK, network));
 }
 
 const isText = (value) => typeof value === "string";
