@@ -53,7 +53,7 @@ export function summaryOf({ name, arguments: given }) {
 const REST = / Approve (with the answers|once you) .*$/;
 
 // Sentences of the server for any client, and those for people.
-const ASKS_FIRST = "This run asks first (approval: ask).";
+const ASKS_FIRST = /This run asks first \(approval: ask\)\./;
 const NETWORK = /It would run with network \(([^)]*)\), and could send them what the sandbox can read\./;
 
 /** The reason why approval is required. */
