@@ -34,7 +34,7 @@ LONG_LINES = 12  # from here on the number of lines is shown: the first ones may
 
 
 # Sentences of the server for any client, which people read in their language.
-ASKS_FIRST = lazy_pattern(r"\A.* This run asks first \(approval: ask\)\.", re.DOTALL)
+ASKS_FIRST = "This run asks first (approval: ask)."
 NETWORK = lazy_pattern(r"It would run with network \(([^)]*)\), and could send them what the sandbox can read\.")
 
 
@@ -45,7 +45,7 @@ def reason_of(wanted: ApprovalRequired) -> str:
         hosts = text("approvals.any_host") if found[1] == "any public host" else found[1]
         return text("approvals.reason.network", hosts=hosts)
 
-    return NETWORK.sub(network, ASKS_FIRST.sub(text("approvals.reason.ask"), wanted.reason))
+    return NETWORK.sub(network, wanted.reason.replace(ASKS_FIRST, text("approvals.reason.ask")))
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:

@@ -14,21 +14,13 @@ from app.core.provider import ProviderFailed
 from app.models.scripted import Pause, Raise, Scripted
 from tests.support.models.pictures import CAT
 from tests.support.page.browser import PHONE, Page, browsing, expect, home, say, shot
-from tests.support.server.serving import Served, serving
+from tests.support.page.stories import begun
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 LONG = "\n\n".join(f"Paragraph {number} of a long answer." for number in range(40))
 DOWN = Raise(ProviderFailed("model_down", "The model's server is down. Start it, then try again.", retryable=True))
-
-
-async def begun(served: Served, turns: int) -> str:
-    """A session of so many turns."""
-    known: dict[str, str] = {}
-    for turn in range(turns):
-        events = await served.chat(f"Question {turn}.", **known)
-        known["session"] = events[0]["session"]
-    return known["session"]
 
 
 async def from_end(page: Page) -> float:

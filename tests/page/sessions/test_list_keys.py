@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.page.chat.test_conversation import begun
 from tests.support.page.browser import browsing, expect, home, say
+from tests.support.page.stories import begun
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")

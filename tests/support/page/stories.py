@@ -146,6 +146,15 @@ IN_VIEW = """(box) => JSON.stringify([...CSS.highlights.get("tail-found")].map((
 })[0])"""
 
 
+async def begun(served: Served, turns: int) -> str:
+    """A session of so many turns."""
+    known: dict[str, str] = {}
+    for turn in range(turns):
+        events = await served.chat(f"Question {turn}.", **known)
+        known["session"] = events[0]["session"]
+    return known["session"]
+
+
 def code_block(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```\n\n"
 

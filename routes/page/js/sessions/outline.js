@@ -21,13 +21,13 @@ const READ_AT = 0.25; // of the height: what begins above is being read
 export function toggle(page, opener) {
   if (page.panel.name === "outline") return page.panel.close();
   const outline = new Outline(page);
-  return page.panel.toggle("outline", t("outline"), outline.element, opener, { closed: () => outline.end() });
+  return page.panel.toggle("outline", t("outline.title"), outline.element, opener, { closed: () => outline.end() });
 }
 
 class Outline {
   #page;
   #rows = new Map(); // by run, in order: `{item, button, view, headings}`
-  #places = []; // `{element, button}` of what is loaded, in order
+  #loaded = []; // the rows of what is there
   #current = null; // the button
   #session = null;
 
@@ -78,9 +78,7 @@ class Outline {
       row.view = view;
       this.#addHeadings(row);
     }
-    this.#places = [...this.#rows.values()].flatMap(({ view, button, headings }) =>
-      view ? [{ element: view.element, button }, ...headings] : [],
-    );
+    this.#loaded = [...this.#rows.values()].filter(({ view }) => view);
     this.#mark();
   };
 
@@ -104,9 +102,13 @@ class Outline {
   #mark = () => {
     const box = this.#page.conversation.element;
     const { top, height } = box.getBoundingClientRect();
-    const isAbove = ({ element }) => element.getBoundingClientRect().top <= top + height * READ_AT;
+    const isAbove = ({ element, view }) =>
+      (element ?? view.element).getBoundingClientRect().top <= top + height * READ_AT;
     const isAtEnd = box.scrollHeight - box.scrollTop - height < 8;
-    const { button: now } = (isAtEnd ? this.#places.at(-1) : this.#places.findLast(isAbove)) ?? this.#places[0] ?? {};
+    const last = (places) => (isAtEnd ? places.at(-1) : places.findLast(isAbove));
+    // Headings only of this one: browsers lay out what is out of sight when its place is asked for.
+    const row = last(this.#loaded) ?? this.#loaded[0];
+    const now = (last(row?.headings ?? []) ?? row)?.button;
     if (now === this.#current) return;
     if (this.#current) this.#current.ariaCurrent = null;
     this.#current = now;

@@ -38,7 +38,7 @@ export function start(page) {
   };
   const load = () => import("./outline.js");
   const outline = loadOnce(load, ({ toggle }) => toggle(page, places));
-  const places = iconButton(t("outline"), "outline", outline, { hidden: true, "aria-expanded": "false" });
+  const places = iconButton(t("outline.title"), "outline", outline, { hidden: true, "aria-expanded": "false" });
   const offerOutline = () => (places.hidden = !(store.get("turns") >= LONG || store.get("earlier")));
   const show = () => {
     const open = Boolean(store.get("session"));
