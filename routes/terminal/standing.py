@@ -33,7 +33,7 @@ class Standing(Struct):
     async def look(self, api: Api) -> None:
         """Ask anew, for another conversation. No prompt waits long for it."""
         self.model, self.tokens, self.spent, self.spending = "", 0, 0.0, 0.0
-        with suppress(ChatFailed, TimeoutError, LookupError, TypeError, ValueError):
+        with suppress(ChatFailed, TimeoutError, LookupError, TypeError, ValueError, AttributeError):
             async with asyncio.timeout(LIMIT_S):
                 about = await api.get(f"/options?session={step(self.choices.session or '')}")
                 self.about = about | {row["option"]: row["value"] for row in about["options"]}
@@ -61,6 +61,7 @@ class Standing(Struct):
         """Model, folder, context, cost and mode."""
         model = (self.choices.model or self.model or str(self.about.get("model") or "")).rpartition("/")[2]
         window, home = self.windows.get(model), str(Path.home())
+        window = window if isinstance(window, int) and window > 0 else None
         share = f"{text('usage.context')} {100 * self.tokens // window} %" if window and self.tokens else ""
         spent = cost({"cost": self.spent + self.spending, "measured": True}) if self.spent + self.spending else ""
         folder = str(self.about.get("workspace") or "")

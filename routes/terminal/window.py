@@ -242,7 +242,7 @@ class Window:
         letters = [choice.split()[0] for choice in reading.choices]
         if now < reading.armed_at:  # the person was writing something else
             reading.armed_at = now + PAUSE_S
-        elif (chosen := letter or letters[reading.at]) in letters:
+        elif (chosen := letter or letters[reading.at]) in ["y", *letters]:  # `y` in every language
             reading.line.set_result(chosen)
 
     def _escape(self) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from tests.support.models.replies import bash_block
+from tests.support.page.approvals import decision_page, waiting
 from tests.support.page.browser import STORY_S, home
 from tests.support.page.engines import ENGINES, engine
 from tests.support.server.serving import serving
@@ -37,3 +39,21 @@ async def test_a_message_is_answered_in_each_engine(tmp_path: Path, name: str) -
         await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
         assert (await window.screenshot()).startswith(PNG)
         assert await window.evaluate("[innerWidth, innerHeight]") == [390, 844]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ENGINES)
+async def test_the_page_of_one_call_approves_it_in_each_engine(tmp_path: Path, name: str) -> None:
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted([bash_block("touch one"), "Seen."]), approval_admin="ask") as served,
+        engine(name, tmp_path) as browser,
+    ):
+        turn = asyncio.create_task(served.chat("Go."))
+        window = await browser.window()
+        await window.goto(decision_page(served, await waiting(served)))
+        await window.wait_for("document.body.innerText.includes('touch one')")
+        await window.wait_for("document.querySelector('button.primary')?.disabled === false")
+        await window.evaluate("document.querySelector('button.primary').click()")
+        await window.wait_for("document.querySelector('h1').innerText === 'Approved.'")
+        assert (await turn)[-1]["type"] == "run.finished" and (tmp_path / "work/one").exists()

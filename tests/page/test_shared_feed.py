@@ -23,6 +23,7 @@ from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
+LIMIT_S = at_night(600, STORY_S)
 CUT = r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)"
 # What comes by any port or request of the window, as text.
 OVERHEAR = """
@@ -170,12 +171,13 @@ async def test_a_slow_window_holds_up_none_of_the_others(tmp_path: Path) -> None
         await expect(slow.get_by_text("For the slow one.")).to_be_visible()
 
 
+@pytest.mark.timeout(LIMIT_S + 10)
 async def test_fifty_tabs_each_follow_their_own_conversation(tmp_path: Path) -> None:
     count, go_on = at_night(50, 8), asyncio.Event()
     replies: list[Sequence[Line]] = [["Old."]] * count + [["Begun. ", Pause(go_on), "Live."]] * count
     provider = Scripted(replies)
     async with (
-        asyncio.timeout(STORY_S),
+        asyncio.timeout(LIMIT_S),
         serving(tmp_path, provider, max_runs=str(count)) as served,
         browsing() as browser,
     ):

@@ -12,7 +12,19 @@ from app.core.provider import CallForm
 from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests import ROOT
-from tests.support.page.browser import PHONE, WIDE, Browsing, Page, browsing, choose, expect, home, say, shot
+from tests.support.page.browser import (
+    PHONE,
+    REFUSED_PROBE,
+    WIDE,
+    Browsing,
+    Page,
+    browsing,
+    choose,
+    expect,
+    home,
+    say,
+    shot,
+)
 from tests.support.page.chromium import launched
 from tests.support.page.stories import held, let_go, turns
 from tests.support.server.serving import serving
@@ -114,6 +126,7 @@ async def told(browser: Browsing, folder: Path, running: str, asking: str = "", 
 
 async def rendered(browser: Browsing, folder: Path) -> None:
     """An answer with a formula, a table and the preview of a diagram."""
+    browser.expected.append(REFUSED_PROBE)
     async with serving(folder, Scripted([DIAGRAM], model="qwen3-coder")) as served:
         page = await browser.page(viewport=WIDE)
         await page.goto(home(served))

@@ -63,8 +63,6 @@ function stateOf({ type, ...state }) {
 page.at("conversation").addEventListener("page", ({ detail }) => (detail.page = page)); // parts of texts ask for it
 page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
-nameParts();
-page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
 /** What shows turns comes when a person does something, or else a while after the page. */
 function prepareSoon() {
   clearTimeout(soon);
@@ -74,8 +72,9 @@ function prepareSoon() {
 const soon = setTimeout(prepareSoon, SOON_MS);
 for (const kind of TOUCHED) addEventListener(kind, prepareSoon, { passive: true });
 
-for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed]) {
+await yieldToBrowser(); // on a slow phone the modules and the parts together take longer than a key may wait
+nameParts();
+page.at("app").hidden = false; // shown before the parts start: hidden elements cannot take the focus
+for (const part of [gate, topbar, sessions, options, composer, status, models, approvals, jobs, installed])
   guarded(part.start, page);
-  await yieldToBrowser(); // on a slow phone all of them take longer than a key may wait
-}
 page.conversation.openAddress();

@@ -36,7 +36,7 @@ async def test_a_command_with_network_is_one_question_and_hosts_can_be_allowed(t
             await say(page, "Look.")
             box = questions_on(page)
             await expect(box.get_by_role("heading")).to_have_text("Run this command with network access?")
-            await expect(box).to_contain_text("Can reach any public host: everything it can read")
+            await expect(box).to_contain_text("Can reach any public host and send there whatever it can read")
             await expect(box).to_contain_text("it cannot reach this machine's own services or the local network")
             await press(page, "Approve for this conversation")
             await box.get_by_role("radio", name="Network access to these hosts").check()
@@ -68,7 +68,7 @@ async def test_hosts_that_a_call_names_are_shown_and_can_be_approved_once(tmp_pa
             await say(page, "Look.")
             for _ in range(2):  # a yes to one call is none to the next
                 await expect(questions_on(page)).to_contain_text(
-                    f"Can reach {there.host}, a.example: everything it can read"
+                    f"Can reach {there.host}, a.example and send there whatever it can read"
                 )
                 await press(page, "Approve once")
                 await until_decided(page)

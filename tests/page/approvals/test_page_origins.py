@@ -55,7 +55,10 @@ async def test_the_parts_of_an_argument_have_the_colour_of_their_source(tmp_path
             assert await box.locator(".exact").first.text_content() == COMMAND, "what is shown is what runs"
             mark = box.locator("mark.untrusted").first
             about = await mark.get_attribute("aria-describedby")
-            words = {"en-US": "a result, from web_fetch, untrusted", "de-DE": "von web_fetch, nicht vertrauenswürdig"}
+            words = {
+                "en-US": "the result of a call, from web_fetch, untrusted",
+                "de-DE": "von web_fetch, nicht vertrauenswürdig",
+            }
             await expect(page.locator(f"[id='{about}']")).to_contain_text(words[locale])
             await expect(mark).to_have_attribute("title", await page.locator(f"[id='{about}']").inner_text())
             assert await too_wide(page) == []

@@ -75,7 +75,7 @@ export class ToolCard {
     this.files = new ChangedFiles(() => this.view.asked.session);
     const onStop = view.page.readOnly ? null : () => this.#stop();
     this.head = new CardHead({ body: this.body, onFold: (open) => this.#fold(open), onStop });
-    this.element = h("section", { class: "card", role: "group", dataset: { call } });
+    this.element = h("section", { class: view.restoring ? "card" : "card new", role: "group", dataset: { call } });
     const { problem, brief, body, pictures, files } = this;
     this.element.append(this.head.element, problem.element, brief, body, pictures, files.element);
     if (!writing.has(view)) writing.set(view, new Set());
