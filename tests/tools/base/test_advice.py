@@ -6,8 +6,7 @@ import pytest
 
 from app.runs.discipline.limit_enforcer import BROKEN_OFF
 from app.transcript.conversation import INTERRUPTED
-from tools.base.advice import advice_of
-from tools.base.outcome import ToolFailed
+from tools.base.outcome import ToolFailed, advice_of
 from tools.base.schemas import argument_error
 
 
