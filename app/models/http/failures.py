@@ -167,7 +167,7 @@ def error_in_stream(url: str, error: Any) -> ProviderFailed:
 
 
 def provider_failure(
-    row: Remedy, message: str, text: str, status: int | None = None, retry_after_s: float | None = None, cause: str = ""
+    row: Remedy, message: str, text: str, status: int | None = None, retry_after_s: float | None = None, *, cause: str
 ) -> ProviderFailed:
     """Build the failure of a row, with the context limit if the server's message contains it."""
     window = limit_in(text) if row.code == CONTEXT.code else None
