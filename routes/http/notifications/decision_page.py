@@ -48,7 +48,8 @@ OTHER_CALL = "The call is not the one that this link was made for. Open dragoman
 DECISIONS: Mapping[str, Literal["approve", "deny"]] = {"approve": "approve", "deny": "deny"}
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     ),
     # The address of the page goes nowhere. With `no-referrer` the form's Origin would be `null`, which is refused.
     "Referrer-Policy": "strict-origin",
