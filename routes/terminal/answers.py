@@ -51,6 +51,11 @@ class Terminal(Protocol):
     edits: bool  # it can put a text before the person to be changed
     hooks: Hooks
 
+    @property
+    def is_typing(self) -> bool:
+        """Whether something stands at the prompt that was not sent."""
+        ...
+
     async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
     async def message(self) -> str: ...
     def drop_typed(self) -> None:

@@ -25,7 +25,7 @@ PROMPT = "> "
 class DumbTerminal:
     """Reads whole lines: for `message` and `read` while they wait, else for `on_line`."""
 
-    edits = False
+    edits = is_typing = False
 
     def __init__(self) -> None:
         self.hooks = Hooks()

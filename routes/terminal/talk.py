@@ -123,7 +123,7 @@ class Talk(Conversation):
         asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
-        self._to_agent = False
+        self._to_agent, link.on_asks = False, self._program_asks
         hooks = terminal.hooks
         hooks.interrupt, hooks.stop, hooks.stop_call = interrupts, interrupts.stop, interrupts.stop_call
         hooks.working = lambda: self._working(link, time.monotonic() - began)
@@ -137,6 +137,7 @@ class Talk(Conversation):
             terminal.hide(on=False)
             hooks.working = self._link = None
             await interrupts.settle(CANCEL_LIMIT_S)
+            link.run = None  # from now on there is nothing that keys could stop
 
     async def _events(self, link: Link, message: Message, asking: Asking) -> None:
         async with aclosing(link.ask(message)) as events:
@@ -175,6 +176,10 @@ class Talk(Conversation):
     def _asks(self) -> str:
         """The name of the call whose program is to get the words that are typed; empty for the agent."""
         return printable(self._link.asks) if self._link and self.terminal.edits and not self._to_agent else ""
+
+    def _program_asks(self) -> None:
+        """Leave words to the agent that were begun before the program asked."""
+        self._to_agent = self._to_agent or self.terminal.is_typing
 
     def _switch(self) -> None:
         """Let the words go to the agent although a program asks, or to the program again."""

@@ -186,6 +186,10 @@ class Window:
         self._app.invalidate()
 
     @property
+    def is_typing(self) -> bool:
+        return bool(self.buffer.text)
+
+    @property
     def columns(self) -> int:
         return self._output.get_size().columns
 

@@ -45,6 +45,23 @@ async def test_escape_stops_the_run_once_and_closes_what_is_open(tmp_path: Path)
             assert "> One\n  Next." in shown.shown and shown.process.returncode is None
 
 
+async def test_escape_during_a_command_stops_no_run_that_is_over(tmp_path: Path) -> None:
+    provider = Scripted(["Done.", "Done again.", ("So far.", Pause(asyncio.Event()))])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
+            await shown.ends_with(PROMPT)
+            for words in ("One.", "Two."):
+                shown.press(f"{words}\r")
+                await shown.until("again." if words == "Two." else "Done.")
+                await shown.ends_with(PROMPT)
+            shown.press("/compact\r")
+            await shown.until_holds(lambda window: window.split("\n")[-2].startswith("»"))
+            shown.press("\x1b")
+            shown.press("so")
+            await shown.until("» so")
+            assert "Stopping" not in shown.shown
+
+
 async def test_escape_withdraws_a_question(tmp_path: Path) -> None:
     server = serving(tmp_path, Scripted([WRITE, "Done."]), approval_admin="ask")
     async with asyncio.timeout(LIMIT_S), server as served:
