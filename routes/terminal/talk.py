@@ -20,6 +20,7 @@ from routes.terminal.commands.table import Command, completions, found, near
 from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
+from routes.terminal.own_shell import OwnShell, Ran, with_ran
 from routes.terminal.rendering.figures import duration
 from routes.terminal.run_display import Asking
 from routes.terminal.view import View, printable
@@ -49,6 +50,7 @@ class Talk(Conversation):
         self._queued = deque[str]()
         self._sending = set[asyncio.Task[None]]()
         self._in_order = asyncio.Lock()  # as they were typed
+        self._ran: list[Ran] = []  # by the person's shell, since the last message
         self._show: Callable[[AgentEvent], None] = lambda _event: None
         terminal.hooks = Hooks(
             line=self._typed,
@@ -95,6 +97,8 @@ class Talk(Conversation):
                 else:
                     self.say(f"> {printable(message.strip())}", "bold")
                     await command.run(self, argument)
+            elif own := own_command_of(message):
+                await self._run_own(own)
             else:
                 await self.send(message)
         except ChatFailed as error:
@@ -110,6 +114,10 @@ class Talk(Conversation):
             return FAILED
         for line in attached(parts):
             self.say(line, "dim")
+        if isinstance(parts, list):
+            parts[0]["text"] = with_ran(message, self._ran)
+        else:
+            parts = with_ran(message, self._ran)
         view = View(summary=True, width=self._width)
         await self._turn(parts, view)
         return exit_code(view.ended)
@@ -138,12 +146,32 @@ class Talk(Conversation):
             hooks.working = self._link = None
             await interrupts.settle(CANCEL_LIMIT_S)
 
+    async def _run_own(self, command: str) -> None:
+        if not self._says_own:
+            self._says_own = True
+            self.problem(text("terminal.own.says"))
+        self.say(f"$ {printable(command)}", "bold")
+        shell, began, hooks = OwnShell(self.terminal.print, self._window()), time.monotonic(), self.terminal.hooks
+        hooks.interrupt = hooks.stop = shell.interrupt
+        hooks.working = lambda: text("terminal.own.working", time=duration(time.monotonic() - began))
+        try:
+            ran = await shell.run(command)
+        except OSError as error:
+            self.problem(text("terminal.own.failed", reason=error.strerror or error))
+            return
+        finally:
+            hooks.working = None
+            hooks.interrupt = hooks.stop = lambda: None
+        self._ran.append(ran)
+        self.say(f"  {text('terminal.own.ended', code=ran.code)}", "dim" if ran.code == 0 else "red")
+
     async def _events(self, link: Link, message: Message, asking: Asking) -> None:
         async with aclosing(link.ask(message)) as events:
             async for event in events:
                 asking.show(event)
                 self.standing.follow(event)
                 if isinstance(event, RunStarted):
+                    self._ran = []
                     self.choices.session = event.session
                 elif isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
                     self.choices.mode = None  # what comes now is carried out
@@ -205,6 +233,9 @@ class Talk(Conversation):
             self._deliver(link.type_in(line), "")
         elif link.hides_input:  # a password is no message to a model
             self._notice(text("terminal.input.held_back"))
+        elif own_command_of(line):  # one after the other: both write here
+            self._queued.append(line)
+            self._notice(text("terminal.own.later"))
         else:
             hint = f" {text('terminal.steer.input_hint')}" if link.reading else ""
             parts, problems = with_files(line)
@@ -215,7 +246,7 @@ class Talk(Conversation):
                     self._notice(row)
                 self._deliver(self._steer(link, parts, line), f"{text('terminal.steer.sent')}{hint}")
 
-    _hidden_line = _to_agent = False
+    _hidden_line = _to_agent = _says_own = False
 
     async def _steer(self, link: Link, message: Message, line: str) -> str | None:
         async with self._in_order:
@@ -265,6 +296,11 @@ def command_of(message: str) -> tuple[str, str] | None:
     if word.startswith("/") and "\n" not in word and name.replace("-", "").isalpha():
         return name.lower(), argument.strip()
     return None
+
+
+def own_command_of(message: str) -> str:
+    """The command for the person's own shell behind `!`; empty for a message. A picture in Markdown begins with `!`, too."""
+    return message[1:].strip() if message.startswith("!") and not message.startswith("![") else ""
 
 
 def _shown(message: str) -> str:
