@@ -1,7 +1,8 @@
-"""`!command`: a command of the person, run by their shell on the machine of the terminal client, outside of any sandbox.
+"""`!command`: a command of the person, run by their own shell on the machine of the terminal client.
 
-The program has a pseudo terminal of its own, so that its output comes line by line and in colours, and no input: what
-is typed meanwhile is the next message. The agent gets the first and the last lines with that message, as data.
+No sandbox holds it. The program has a pseudo terminal of its own, so that its output comes line by line and in colours,
+and no input: what is typed meanwhile is the next message. The agent gets the first and the last lines with that
+message, as data.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.table import Command, completions, found, near
-from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded
+from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded, step
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
 from routes.terminal.own_shell import OwnShell, Ran, with_ran
@@ -69,7 +69,7 @@ class Talk(Conversation):
         interrupted = False
         while not self.left:
             try:
-                message = self._queued.popleft() if self._queued else await self.terminal.message()
+                message = self._queued.popleft() if self._queued else await self._message()
             except Over:
                 break
             except Interrupted:
@@ -81,6 +81,10 @@ class Talk(Conversation):
             interrupted = False
             await self._take(message)
         return ANSWERED
+
+    async def _message(self) -> str:
+        draft, self.draft = self.draft, ""
+        return await self.terminal.message(draft)
 
     async def _take(self, message: str) -> None:
         if not message.strip():
@@ -118,9 +122,19 @@ class Talk(Conversation):
             parts[0]["text"] = with_ran(message, self._ran)
         else:
             parts = with_ran(message, self._ran)
+        await self._begin_branch()
         view = View(summary=True, width=self._width)
         await self._turn(parts, view)
         return exit_code(view.ended)
+
+    async def _begin_branch(self) -> None:
+        """Go on in a branch, if the person went back to an earlier message of this conversation. Raises ChatFailed."""
+        rewound, self.rewound = self.rewound, None
+        if rewound and rewound.session == self.choices.session:
+            path = f"/sessions/{step(rewound.session)}/fork"
+            self.choices.session = str((await self.api.post(path, {"before": rewound.run}))["id"])
+            await self.standing.look(self.api)
+            self.say(text("terminal.rewind.branch", session=rewound.session), "dim")
 
     async def _turn(self, message: Message, view: View) -> None:
         choices = self.choices
@@ -299,7 +313,7 @@ def command_of(message: str) -> tuple[str, str] | None:
 
 
 def own_command_of(message: str) -> str:
-    """The command for the person's own shell behind `!`; empty for a message. A picture in Markdown begins with `!`, too."""
+    """The command for the person's own shell behind `!`; empty for a message, such as `![picture](in.md)`."""
     return message[1:].strip() if message.startswith("!") and not message.startswith("![") else ""
 
 
