@@ -37,7 +37,7 @@ from routes.terminal.answers import Hooks, Interrupted, Over
 from routes.terminal.choosing import drawn, offered
 from routes.terminal.history import LONGEST, StoredHistory, history_file
 from routes.terminal.keyboard import ESCAPE, ESCAPE_S, Keyboard, Pastes, unread
-from routes.terminal.rendering.transcript import Transcript
+from routes.terminal.rendering.transcript import THINKING, Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
 from routes.terminal.window_layout import Drawing, HeldOutput, WordCompleter, layout
@@ -178,7 +178,7 @@ class Window:
         self._unprinted.extend(pieces)
 
     def output(self, view: View) -> RunOutput:
-        self._interrupted_again, self._run = False, RunOutput(self, Transcript(view))
+        self._interrupted_again, self._run = False, RunOutput(self, Transcript(view, folds=True))
         return self._run
 
     def hide(self, *, on: bool) -> None:
@@ -217,6 +217,7 @@ class Window:
             (("c-c",), ~is_searching, lambda _: self._interrupt()),
             (("c-d",), is_empty & ~is_searching, lambda _: self._end()),
             (("c-t",), True, lambda _: self.hooks.switch()),
+            (("c-o",), True, lambda _: self._unfold()),
             (("c-\\",), True, lambda _: self.hooks.stop_call()),
             (("c-z",), True, lambda event: event.app.suspend_to_background()),
         )
@@ -303,6 +304,11 @@ class Window:
         else:  # two keys in one read: the second is for the next prompt
             self._interrupted_again = True
 
+    def _unfold(self) -> None:
+        """Ctrl-O: show the last thought that was folded; again, the one before."""
+        thought = self._run.folded.pop() if self._run and self._run.folded else text("terminal.thought.none")
+        self.print(Text(f"{thought}\n", THINKING))
+
     def _end(self) -> None:
         """Ctrl-D on an empty line."""
         if self._reading is None:
@@ -382,6 +388,7 @@ class RunOutput:
     def __init__(self, window: Window, transcript: Transcript) -> None:
         self._window = window
         self._transcript = transcript
+        self.folded = transcript.folded
         self._written: list[str] = []
         self._drawn = (0, 0, 0)
         self._next = 0.0
