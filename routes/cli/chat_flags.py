@@ -27,6 +27,7 @@ def chat_flags(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", help="continue this conversation")
     which.add_argument("-c", "--continue", action="store_true", dest="last", help="continue your last conversation")
+    which.add_argument("-r", "--resume", action="store_true", help="choose one of your conversations from a list")
     help_text = "the access token; DRAGOMAN_TOKEN is safer, because other users can see flags"
     parser.add_argument("--token", help=help_text)
     help_text = "which calls need your approval (default: the server's setting). Without a terminal such calls are "
@@ -70,5 +71,6 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
         token=args.token or environ.get("DRAGOMAN_TOKEN") or None,
         output=output,
         last=args.last,
+        resumes=args.resume,
     )
     return chat(options, loaded, environ)

@@ -43,7 +43,8 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 class ChatOptions(Struct, frozen=True):
     """Options of the command line; an empty message means standard input or a prompt.
 
-    `output` is "text" (-p), "json" or "stream-json" for scripts; `last` continues the conversation used last.
+    `output` is "text" (-p), "json" or "stream-json" for scripts; `last` continues the conversation used last;
+    with `resumes` the person chooses one.
     """
 
     choices: Choices
@@ -52,6 +53,7 @@ class ChatOptions(Struct, frozen=True):
     token: str | None
     output: str | None
     last: bool
+    resumes: bool = False
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -121,10 +123,14 @@ async def _talk(
         if options.last and not choices.session:
             choices.session = await _last_session(Api(client))
         if options.output or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            if options.resumes:
+                raise ChatFailed(text("terminal.resume.script"), USAGE)
             output = result if options.output == "json" else _output(options.output)
             return await alone(client, choices, message, output, token=bool(options.token))
         terminal = _terminal(environ)
         talk = Talk(terminal, client, choices, width=_window_width, window=_window)
+        if options.resumes:
+            return await terminal.within(talk.converse("/resume", *filter(None, [message])))
         return await terminal.within(talk.send(message) if message else talk.converse())
 
 

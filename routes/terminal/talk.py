@@ -62,8 +62,9 @@ class Talk(Conversation):
             sign=lambda: text("terminal.input.sign", name=self._asks) if self._asks else "",
         )
 
-    async def converse(self) -> int:
-        """Take one message after the other until the person leaves. Raises Left."""
+    async def converse(self, *first: str) -> int:
+        """Take one message after the other, these first, until the person leaves. Raises Left."""
+        self._queued.extend(first)
         await self.standing.look(self.api)
         self.say(self._greeting(), "dim")
         interrupted = False
