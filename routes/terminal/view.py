@@ -49,6 +49,7 @@ from routes.texts import ENGLISH, table, text
 from routes.texts.exact import one_line
 from tools.base.patterns import lazy_pattern
 
+THOUGHT = "┆ "  # before each line of a thought, where no style says what it is
 MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 MOST_OWNER_FILES = 8
@@ -129,7 +130,7 @@ class View:
     """
 
     def __init__(self, *, summary: bool, width: Callable[[], int | None] = lambda: None) -> None:
-        self.at_line_start = True
+        self.at_line_start = self.marks_thoughts = True
         self.ended: RunFinished | RunFailed | None = None
         self._summary = summary
         self._thinking = False
@@ -315,6 +316,8 @@ class View:
         shown = printable(piece)
         if not shown:
             return before
+        if thinking and self.marks_thoughts:
+            shown = (THOUGHT if self.at_line_start else "") + shown[:-1].replace("\n", f"\n{THOUGHT}") + shown[-1]
         self.at_line_start = shown.endswith("\n")
         return [*before, Text(shown, style)]
 

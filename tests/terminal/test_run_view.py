@@ -62,7 +62,7 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         ANSWERED,
     ]
     assert transcript(events, summary=True) == (
-        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
+        "┆ Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
 
@@ -253,7 +253,7 @@ def test_text_that_was_thought_is_marked_and_not_printed_again() -> None:
     ]
     assert (
         transcript(events)
-        == f"Hm, so.\n{text('terminal.thought')}\nWell.\n✗ bash was refused: {DRAFTED}\nYes.\nMore.\n"
+        == f"Hm, so.\n{text('terminal.thought')}\n┆ Well.\n✗ bash was refused: {DRAFTED}\nYes.\n┆ More.\n"
     )
     screen = io.StringIO()
     Screen(Console(file=screen, force_terminal=True), View(summary=True)).show(TextReclassified(1))
