@@ -92,7 +92,7 @@ def for_people(written: str, advice: str | None) -> str:
     """The text of a result or a refusal without its end that advises the model."""
     if advice and written.endswith(advice):
         written = written.removesuffix(advice) + ("." if advice.startswith((":", ";")) else "")
-    return STOPPED.sub(text("card.stopped.output"), written, count=1)
+    return STOPPED.sub(text("card.stopped"), written, count=1)
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -253,7 +253,7 @@ class View:
                 rows = printable(for_people(result, event.advice)).splitlines()
                 if event.lines is None:
                     return self._block(head, *_indented(rows, changes=ok and name in CHANGING))
-                seen = sum(not FRAMING.match(line) for line in rows)
+                seen = sum(not FRAMING.match(line) and line != text("card.stopped") for line in rows)
                 counts = f" · {text('tail.lines', count=event.lines)} · {text('tail.saw', count=seen)}"
                 return self._block(head.append(counts), *_indented(rows, event.lines - seen))
 

@@ -33,6 +33,8 @@ from app.core.events import (
     ToolStarted,
     fields_of,
 )
+from app.runs.tool_call import PRINTED
+from app.transcript.conversation import STOPPED
 from app.transcript.reply_calls import THOUGHT as DRAFTED
 from routes.terminal.approval_text import form_of, question
 from routes.terminal.exit_codes import exit_code
@@ -65,6 +67,14 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         "┆ Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
+
+
+def test_what_stopped_a_command_is_no_line_of_its_output() -> None:
+    printed = f"{STOPPED} {PRINTED}\n1\n2"
+    shown = transcript([STARTED, ToolFinished("c1", "bash", False, printed, 0.2, lines=90, bytes=900)])
+    assert "90 lines · the model saw 2\n  Stopped. It may have made changes.\n" in shown
+    silent = transcript([STARTED, ToolFinished("c1", "bash", False, STOPPED, 0.2)])
+    assert silent.endswith("✗ bash · 0.2 s\n  Stopped. It may have made changes.\n")
 
 
 def test_a_block_of_code_that_ran_is_shown_once() -> None:
