@@ -16,7 +16,7 @@ from app.transcript.run_totals import RunTotals
 
 RESUMED = "resumed"  # the code of a notice
 WAITED = "The server was restarted; the run goes on where it waited."
-CRASHED = "The server ended during this run; another one goes on with it."
+CRASHED = "The server ended during this run; the run goes on."
 STOPPED_BEFORE = "The server was stopped and started again; the run goes on."
 SUSPENDED = "suspended"  # why a run is stopped that goes on when the server is back, and the code of a notice
 ABANDONED = "abandoned"  # why a run is stopped that another server has already: nothing of it is written here

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from app.transcript.conversation import INTERRUPTED
 from tests.support.models.replies import native_bash
 from tests.support.page.browser import browsing, expect, home
 from tests.support.page.stories import cards, held, page_of_turn, shell
@@ -36,6 +37,18 @@ async (ended) => {
 }
 """
 
+
+LOST = """
+async (text) => {
+  const { ToolCard } = await import("/page/js/cards/tool_card.js");
+  const view = { asked: { run: "run_x", session: "ses_x" }, restoring: true, ended: null, page: { store: new Map() } };
+  const card = new ToolCard("a", "bash", view);
+  card.start({ name: "bash", arguments: { command: "make" } });
+  card.progress({ elapsed_s: 75, tail: [], lines: 0, bytes: 0 });
+  card.finish({ ok: false, text, duration_s: 0 });
+  return [card.element.getAttribute("aria-label"), card.head.time.textContent];
+}
+"""
 
 LARGE = """
 async () => {
@@ -85,6 +98,8 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         await expect(cards(page, 2).locator(".card-time")).to_have_text("12 ms")
         await expect(cards(page, 2).locator(".card-untrusted")).to_have_text(f"Untrusted content: {name}")
         await expect(cards(page, 2).locator("figure.code")).to_contain_text('"found": []')
+        label, time = await page.evaluate(LOST, INTERRUPTED)
+        assert label.endswith("interrupted, result unknown") and time == "over 1:15"
         found = await page.evaluate(LARGE)
         assert found[:5] == [100, "900 more are not shown here.", 4_000, True, True]
         assert found[5:] == [1_000_000, True, [24, 5_024, 10_024, 12_000]], "all of it can be looked at"

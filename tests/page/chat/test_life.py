@@ -48,7 +48,9 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_and_started_ag
             await lost(page)
             await shot(page, "link-lost")
             async with server(tmp_path, model.base_url, "--port", port):
-                await expect(turns(page).get_by_text("another one goes on with it")).to_be_visible()
+                await expect(
+                    turns(page).get_by_text("The server ended during this run; the run goes on.")
+                ).to_be_visible()
                 await expect(turns(page).get_by_text("I am back.")).to_be_visible()
                 await expect(turns(page).get_by_text("Half of", exact=True)).to_have_count(1)
 

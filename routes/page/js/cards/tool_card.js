@@ -18,6 +18,7 @@ import { callOutput } from "../feed/output.js";
 const PROCESSES = new Set(["bash", "python"]);
 const REASON = 4_000; // characters of a rejection
 const STOPPED = /^This call was stopped before|\n\[stopped by the person after [^\n]*\]$/;
+const INTERRUPTED = /^The server stopped while this call ran;/;
 const STARTED_JOB = /^Started (job_\w+) in the background\./;
 const SILENT_S = 3; // after which input is offered to a command that has printed nothing
 const LONG_S = 5; // the end of longer calls is announced to screen readers
@@ -129,7 +130,9 @@ export class ToolCard {
 
   finish({ ok, text: written, duration_s, exit_code, lines, advice }) {
     const text = forPeople(written, advice);
-    this.#seconds = duration_s;
+    const lost = !ok && INTERRUPTED.test(written);
+    if (!lost) this.#seconds = duration_s;
+    this.#atLeast = lost; // no server was there for its end
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
     if (!isProcess) tail.element.remove(); // it shows progress, not the result
@@ -143,7 +146,7 @@ export class ToolCard {
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;
     if (job && !this.view.page.readOnly) this.job = this.#followJob(job);
-    this.#setState(ok ? "done" : STOPPED.test(written) ? "stopped" : "failed");
+    this.#setState(ok ? "done" : lost ? "unknown" : STOPPED.test(written) ? "stopped" : "failed");
     if (!this.view.restoring && (!ok || duration_s > LONG_S)) announce(this.#label);
   }
 
