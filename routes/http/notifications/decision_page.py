@@ -112,8 +112,7 @@ class Page:
     def outcome(self, row: ApprovalRow, status: int) -> Response:
         """Show the decision that stands: by whom, and by which door."""
         door = self.text(f"approvals.door.{row.door}") if row.door in DOORS else ""
-        person = self.text("by.you") if row.by == row.principal else row.by or ""
-        by = f"{person} {door}".strip()
+        by = f"{row.by or ''} {door}".strip()
         words = self.text(f"approvals.elsewhere.{row.state}", by=by)
         return self.answer(words, f"<p><code>{escape(one_line(row.name))}</code></p>", status)
 
