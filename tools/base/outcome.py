@@ -21,20 +21,37 @@ TypeIn = Callable[[bytes], int]
 Resize = Callable[[Window], None]
 
 
-# The end of a message about a call that is for the model alone: what to do next, which a person does not do.
+# The end of a message about a call that is for the model alone: what to do next, which a person does not do. Whole
+# sentences of the server's own: a text from elsewhere that a message quotes must not hide a word from a person.
 _LONGEST = 400  # characters
 _SENTENCES = (
-    "Go on with|Answer (?:from what you know|here|with the plan)|Ask the person|Do not ask it again|Do it yourself|"
-    r"Send the (?:whole )?call again|Make it again if|Call (?:\S+ )?again|Call it with these arguments|Decide yourself|"
-    "Call one of the tools|Correct this and call|Use another tool|Find out what changes it|Check before doing it again|"
-    "Try other words|Write the text in your answer|There are: |There are no tools: answer|recall_memory shows|"
-    "list_sessions shows|Fetch that itself|If you want that page|It must match exactly|A result's own note has"
+    "Go on with(?:out(?: it| searching)?| what you know)(?:, and (?:say so|tell the person(?: what is wrong)?))?|"
+    "Go on without it, and tell the person what you left out: only a person can allow it, in a run that asks. To quote "
+    "such text, put it between back-ticks|Go on without(?: it)?, or ask the person|"
+    "Ask the person(?: for what you need)?|Do it yourself|Use another tool|"
+    "Answer (?:from what you know|here instead|with the plan)|Make it again if it is still needed|"
+    "Send the call again(?: without(?: them)?| with flatter ones| as valid JSON|, with a (?:JSON object|tag for each "
+    "argument)| with its parameters alone, each in its own tags)?|Send the whole call again, shorter if need be|"
+    r"Call [\w.:-]+ again with one whole JSON object(?:; if they are long, in smaller steps)?|"
+    "Call again, (?:with (?:the|a) tool's name|in smaller steps)|Call one of the tools instead|"
+    "Call it with these arguments, and the person is asked again|Correct this and call again|"
+    "Check before doing it again|Decide yourself, or (?:say what is missing|end your turn with what you need to know)|"
+    "Find out what changes it, read it again, and then try once more|Write the text in your answer|"
+    "Try other words(?:, or (?:the language of the files|ask the person)|, for what the tool would do)|"
+    r"There are: [\w.:, -]+|There are no tools: answer without them|recall_memory shows the ids|"
+    "Fetch that itself if it is what you want|If you want that page, call web_fetch with its own address|"
+    "A result's own note has its id|It must match exactly, spaces included|"
+    "Do not ask it again: go on without the answer, or end your turn with what you need to know"
 )
 _PARTS = (
-    "try (?:another page|again once)|look for a page|check the (?:name|address)|write it (?:as|in full)|use a URL|"
-    "leave out what|give (?:an offset|the text)|add lines around|change one of them|wait until the person"
+    "try another page|try again once, or another page|look for a page about it|check the name, or try another address|"
+    "check the address, or (?:try another|begin at the site's first page)|write it as (?:192.0.2.1|valid text)|"
+    "write it (?:in full, as|as|as in) https://example.com/page|leave out what stands before the @|"
+    "use a URL without a port, or with one from 1024(?: to 65535)?|give an offset (?:below that|from 0 to [0-9]+)|"
+    "give the text to replace, or make the whole file with write_file|add lines around it so that it is unique|"
+    "change one of them|wait until the person has decided on them"
 )
-_ADVICE = lazy_pattern(rf"(?: (?:{_SENTENCES})|: (?:{_PARTS})|; use another site)[^\n]*\Z")
+_ADVICE = lazy_pattern(rf"(?: (?:{_SENTENCES})|: (?:{_PARTS})|; use another site)\.\Z")
 
 
 def advice_of(message: str) -> str:
