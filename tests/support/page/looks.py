@@ -28,9 +28,9 @@ STEP = """((one, words) => {
   one.dispatchEvent(new Event("input", { bubbles: true }));
 })(document.querySelector(%s), %s)"""
 # What a page asks the server for is there.
-SETTLED = """document.querySelector("#app")?.hidden || (document.querySelector(".session-list")?.childElementCount
+SETTLED = """Boolean(document.querySelector("#app")?.hidden || (document.querySelector(".session-list")?.childElementCount
   && !document.querySelector("#panel [aria-busy=true]")
-  && !/^$|…/.test(document.querySelector(".status-model")?.textContent ?? ""))"""
+  && !/^$|…/.test(document.querySelector(".status-model")?.textContent ?? "")))"""
 # Nothing moves or comes any more, and what differs from time to time says the same.
 STILL = """(async () => {
   await document.fonts.ready;
@@ -88,6 +88,8 @@ MEASURE = """((parts, touch) => {
   for (const one of pages) {
     if (one.scrollWidth > one.clientWidth + 1) wrong.push(`${one.localName}#${one.id} scrolls sideways`);
   }
+  const { scrollHeight, clientHeight } = document.documentElement;
+  if (scrollHeight > clientHeight && !document.querySelector("#app").hidden) wrong.push("the whole page scrolls");
   for (const [part, [x, , width]] of Object.entries(boxes)) {
     if (x < -1 || x + width > room + 1) wrong.push(`${part} is not whole inside the page`);
   }
@@ -166,7 +168,7 @@ LOOKS = (
         name="search",
         steps=(("#sidebar [type=search]", "queue"),),
         also="dark",
-        ready="document.querySelector('.session-snippet')",
+        ready="document.querySelector('.session-snippet') !== null",
         parts=(*FRAME, ".search", ".session-link", ".session-snippet"),
     ),
     Look(
@@ -185,7 +187,7 @@ LOOKS = (
     Look(name="others", tells="How long?", also="dark", parts=(*FRAME, "#approvals")),
     Look(
         name="sign-in",
-        ready="document.querySelector('.sign-in-box')",
+        ready="document.querySelector('.sign-in-box') !== null",
         parts=(".sign-in-box h1", ".sign-in-box .primary", ".sign-in-box form"),
     ),
 )
@@ -235,12 +237,12 @@ class Stage:
         if look.tells:
             await window.wait_for(f"document.querySelector('#conversation')?.innerText.includes({look.tells!r})")
         for selector, words in look.steps:
-            await window.wait_for(f"document.querySelector({selector!r})")
+            await window.wait_for(f"document.querySelector({selector!r}) !== null")
             await window.evaluate(STEP % (json.dumps(selector), json.dumps(words)))
         await window.wait_for(look.ready)
         await window.wait_for(SETTLED)
         for part in look.parts:
-            await window.wait_for(f"document.querySelector({part!r})")
+            await window.wait_for(f"document.querySelector({part!r}) !== null")
         await window.evaluate(STILL % json.dumps(look.parts))
 
 
