@@ -42,7 +42,7 @@ class CallDocuments(Struct, frozen=True):
         title, kind, text = title_of(title), kind_of(kind), text_of(redact(text))
         async with self.library.writing(session):
             if len(await self.library.store.documents(session)) >= MOST_DOCUMENTS:
-                raise ToolFailed(f"There are {MOST_DOCUMENTS} documents in this conversation", ": change one of them.")
+                raise ToolFailed(f"There are {MOST_DOCUMENTS} documents in this conversation: change one of them.")
             if await self.library.store.owner_of(session) is None:
                 raise ToolFailed(NOT_KEPT)
             now = time.time()
@@ -100,9 +100,7 @@ class CallDocuments(Struct, frozen=True):
             made = await self._replaced(row, text, old, new)
             suggestions = await self.library.store.suggestions(row.id)
             if sum(one.state == OPEN for one in suggestions) >= MOST_OPEN or len(suggestions) >= MOST_SUGGESTIONS:
-                raise ToolFailed(
-                    f"{row.title} has too many suggestions", ": wait until the person has decided on them."
-                )
+                raise ToolFailed(f"{row.title} has too many suggestions: wait until the person has decided on them.")
             number = max((one.number for one in suggestions), default=0) + 1
             reason = reason.strip()[:MOST_REASON]
             self.conversation.record(

@@ -86,11 +86,7 @@ async def state_of(services: Services, principal: Principal, approvals: Sequence
     """`approvals` as `Seen` has them: read only after a notification."""
     default, now = services.models.default, time.time()
     state: Row = {
-        "me": {
-            "name": principal.name,
-            "role": principal.role,
-            "approval": services.settings.mode_of(principal.role),  # of runs that name none
-        },
+        "me": {"name": principal.name, "role": principal.role, "approval": services.settings.mode_of(principal.role)},
         "server": {
             "version": VERSION,
             "model": default.provider.model,

@@ -7,7 +7,6 @@ and none may pass for a line of ours. So each row of a value stands behind a gut
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 import time
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ from app.policy.patterns import ANY, STAR
 from app.provenance.argument_spans import texts_in
 from routes.texts import text
 from routes.texts.exact import exact, exact_json, one_line
-from tools.base.patterns import lazy_pattern
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
@@ -33,19 +31,7 @@ UNATTENDED = "No person is at the terminal of this conversation to approve it." 
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
 
 
-# Sentences of the server for any client, which people read in their language.
-ASKS_FIRST = "This run asks first (approval: ask)."
-NETWORK = lazy_pattern(r"It would run with network \(([^)]*)\), and could send them what the sandbox can read\.")
-
-
-def reason_of(wanted: ApprovalRequired) -> str:
-    """The reason why approval is required."""
-
-    def network(found: re.Match[str]) -> str:
-        hosts = text("approvals.any_host") if found[1] == "any public host" else found[1]
-        return text("approvals.reason.network", hosts=hosts)
-
-    return NETWORK.sub(network, wanted.reason.replace(ASKS_FIRST, text("approvals.reason.ask")))
+ASKS_FIRST = "This run asks first (approval: ask)."  # a sentence for any client
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
@@ -79,7 +65,7 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     name = one_line(wanted.name)
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
-    reason = _wrapped(f"{one_line(reason_of(wanted))} {silence}", width)
+    reason = _wrapped(f"{one_line(wanted.reason.replace(ASKS_FIRST, text('approvals.reason.ask')))} {silence}", width)
     values = _values(wanted.arguments, width)
     return [Text(f"? {asks}", "bold yellow"), *reason, *values, *origin_lines(wanted, width)]
 

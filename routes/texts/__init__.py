@@ -59,10 +59,6 @@ def text(key: str, environment: Mapping[str, str] | None = None, /, **values: ob
     found = table(language).get(key) or table(ENGLISH)[key]
     if isinstance(found, dict):
         found = found["one" if values.get("count") == 1 else "other"]
-    shown = {name: grouped(value, language) if type(value) is int else value for name, value in values.items()}
+    mark = "," if language == ENGLISH else "."  # between thousands
+    shown = {name: f"{one:,}".replace(",", mark) if type(one) is int else one for name, one in values.items()}
     return found.format(**shown) if values else found
-
-
-def grouped(number: int, language: str) -> str:
-    """The number with its thousands apart, as the page shows it."""
-    return f"{number:,}" if language == ENGLISH else f"{number:,}".replace(",", ".")

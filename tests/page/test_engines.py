@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.page.approvals.test_page_decide import decision_page, waiting
 from tests.support.models.replies import bash_block
+from tests.support.page.approvals import decision_page, waiting
 from tests.support.page.browser import STORY_S, home
 from tests.support.page.engines import ENGINES, engine
 from tests.support.server.serving import serving

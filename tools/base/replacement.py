@@ -39,14 +39,12 @@ def _with_returns(text: str) -> str:
 
 def _only_place(text: str, old: str, name: str, otherwise: str) -> int:
     if not old:
-        raise ToolFailed("old is empty", f": give the text to replace, or {otherwise}.")
+        raise ToolFailed(f"old is empty: give the text to replace, or {otherwise}.")
     at = text.find(old)
     if at < 0:
-        raise ToolFailed(f"old is not in {name}.", f" It must match exactly, spaces included.{_nearest(text, old)}")
+        raise ToolFailed(f"old is not in {name}. It must match exactly, spaces included.{_nearest(text, old)}")
     if text.find(old, at + 1) >= 0:
-        raise ToolFailed(
-            f"old is in {name} {text.count(old)} times or more", ": add lines around it so that it is unique."
-        )
+        raise ToolFailed(f"old is in {name} {text.count(old)} times or more: add lines around it so that it is unique.")
     return at
 
 

@@ -18,11 +18,9 @@ async def read_result(arguments: Arguments, context: Context) -> AsyncGenerator[
     most = context.result_characters - _NOTE
     kept = await context.result(call, offset, min(int(arguments.get("size", most)), most)) if context.result else None
     if kept is None:
-        raise ToolFailed(
-            f"This conversation has no result of a call {call[:80]!r}.", " A result's own note has its id."
-        )
+        raise ToolFailed(f"This conversation has no result of a call {call[:80]!r}. A result's own note has its id.")
     if offset >= max(kept.characters, 1):
-        raise ToolFailed(f"The result of {call} has {kept.characters:,} characters", ": give an offset below that.")
+        raise ToolFailed(f"The result of {call} has {kept.characters:,} characters: give an offset below that.")
     end = offset + len(kept.text)
     following = f"Next: offset={end}" if end < kept.characters else "This is the end"
     note = f"[Characters {offset:,} to {end:,} of {kept.characters:,}. {following}.]"

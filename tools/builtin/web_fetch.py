@@ -66,7 +66,7 @@ class WebFetch:
             yield Result(ok=True, text=_answer(fetching.result(), offset))
         except TimeoutError as error:
             raise ToolFailed(
-                f"{shown(url)} was not there after {seconds:g} s ({fetch.bytes:,} bytes came)", ": try another page."
+                f"{shown(url)} was not there after {seconds:g} s ({fetch.bytes:,} bytes came): try another page."
             ) from error
         finally:
             fetching.cancel()
@@ -104,7 +104,7 @@ class _Fetch:
             raw, kind, cut = seen
             page = await asyncio.to_thread(text_of, raw, kind, str(url), self._limits.reading_s, cut=cut)
             return _Fetched(page, None if url == requested else url, cut or page.cut)
-        raise ToolFailed(f"{shown(requested)} redirects more than {MAX_REDIRECTS} times", ": try another page.")
+        raise ToolFailed(f"{shown(requested)} redirects more than {MAX_REDIRECTS} times: try another page.")
 
     async def _open(self, found: UrlTarget) -> httpx2.URL | tuple[bytes, str, bool]:
         """Return the redirect target, or the body: bytes, content type, and whether it was cut."""
@@ -117,8 +117,8 @@ class _Fetch:
             raise _unreachable(found, error) from error
         except httpx2.HTTPError as error:
             raise ToolFailed(
-                f"{shown(found.url)} broke off or is not sent as HTTP should be ({reason_of(error)})",
-                ": try again once, or another page.",
+                f"{shown(found.url)} broke off or is not sent as HTTP should be "
+                f"({reason_of(error)}): try again once, or another page."
             ) from error
 
     async def _load(self, url: httpx2.URL, response: httpx2.Response) -> tuple[bytes, str, bool]:
@@ -126,14 +126,12 @@ class _Fetch:
             raise _refused(url, response)
         kind = response.headers.get("content-type", "")
         if not is_text(media_type(kind)):
-            raise ToolFailed(
-                f"{shown(url)} is {shown(media_type(kind))}, which is not text", ": look for a page about it."
-            )
+            raise ToolFailed(f"{shown(url)} is {shown(media_type(kind))}, which is not text: look for a page about it.")
         try:
             body, cut = await read_body(response, self._limits.bytes, self._note)
         except UnknownPacking as packing:
             raise ToolFailed(
-                f"{shown(url)} is packed as {shown(packing)}, which was not requested", ": try another page."
+                f"{shown(url)} is packed as {shown(packing)}, which was not requested: try another page."
             ) from packing
         return body, kind, cut
 
@@ -155,13 +153,12 @@ def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
         raise ToolFailed(f"{shown(url)} redirects to {shown(location)}, which cannot be followed: {error}") from error
     if url.scheme == "https" and to.scheme == "http":
         raise ToolFailed(
-            f"{shown(url)} redirects to {shown(to)}, which is not encrypted.",
-            " Fetch that itself if it is what you want.",
+            f"{shown(url)} redirects to {shown(to)}, which is not encrypted. Fetch that itself if it is what you want."
         )
     if not same_origin(url, to):
         raise ToolFailed(
-            f"{shown(url)} redirects to another site, and nothing was fetched from there. If you want that page, call "
-            f"web_fetch with its own address: {visible(str(to))[:MAX_LOCATION]}"
+            f"{shown(url)} redirects to another site, and nothing was fetched from there: "
+            f"{visible(str(to))[:MAX_LOCATION]} If you want that page, call web_fetch with its own address."
         )
     return to
 
@@ -170,8 +167,8 @@ def _refused(url: httpx2.URL, response: httpx2.Response) -> ToolFailed:
     status = response.status_code
     with suppress(ValueError):
         what = f"{status} {HTTPStatus(status).phrase}"
-        return ToolFailed(f"{shown(url)} answers {what}", f": {_ADVICE.get(HTTPStatus(status), 'try another page')}.")
-    return ToolFailed(f"{shown(url)} answers {status}", ": try another page.")
+        return ToolFailed(f"{shown(url)} answers {what}: {_ADVICE.get(HTTPStatus(status), 'try another page')}.")
+    return ToolFailed(f"{shown(url)} answers {status}: try another page.")
 
 
 _ADVICE = {
@@ -187,12 +184,9 @@ _ADVICE = {
 def _unreachable(found: UrlTarget, error: httpx2.TransportError) -> ToolFailed:
     if is_about_tls(error):
         return ToolFailed(
-            f"No safe connection to {shown(found.host)} ({reason_of(error)}). Nothing was fetched",
-            "; use another site.",
+            f"No safe connection to {shown(found.host)} ({reason_of(error)}). Nothing was fetched; use another site."
         )
-    return ToolFailed(
-        f"{shown(found.host)} does not answer ({reason_of(error)})", ": check the address, or try another."
-    )
+    return ToolFailed(f"{shown(found.host)} does not answer ({reason_of(error)}): check the address, or try another.")
 
 
 def _answer(fetched: _Fetched, offset: int) -> str:
@@ -200,7 +194,7 @@ def _answer(fetched: _Fetched, offset: int) -> str:
     page, text = fetched.page, fetched.page.text
     if offset and offset >= len(text):
         raise ToolFailed(
-            f"The text has only {len(text):,} characters", f": give an offset from 0 to {max(len(text) - 1, 0)}."
+            f"The text has only {len(text):,} characters: give an offset from 0 to {max(len(text) - 1, 0)}."
         )
     notes = []
     if page.hidden:

@@ -44,17 +44,13 @@ def parsed(written: str) -> httpx2.URL:
     try:
         url = httpx2.URL(written.strip())
     except (httpx2.InvalidURL, UnicodeEncodeError) as error:  # the latter: a lone surrogate in the path
-        raise ToolFailed(
-            f"{shown(written)} is not a URL ({error})", ": write it as https://example.com/page."
-        ) from error
+        raise ToolFailed(f"{shown(written)} is not a URL ({error}): write it as https://example.com/page.") from error
     if url.scheme not in PORTS or not url.host:
-        raise ToolFailed(f"{shown(written)} is not a web address", ": write it in full, as https://example.com/page.")
+        raise ToolFailed(f"{shown(written)} is not a web address: write it in full, as https://example.com/page.")
     if url.port is not None and not 0 < url.port < 65_536:
-        raise ToolFailed(
-            f"Port {url.port} does not exist", ": use a URL without a port, or with one from 1024 to 65535."
-        )
+        raise ToolFailed(f"Port {url.port} does not exist: use a URL without a port, or with one from 1024 to 65535.")
     if url.userinfo:
-        raise ToolFailed("The URL has a user name or a password", ": leave out what stands before the @.")
+        raise ToolFailed("The URL has a user name or a password: leave out what stands before the @.")
     return url
 
 
@@ -80,7 +76,7 @@ async def target(
     try:
         return UrlTarget(url, host, await allowed_addresses(host, port, private_hosts, resolve, own_addresses))
     except NoSuchHost as error:
-        raise ToolFailed(f"There is no host {shown(host)}", ": check the name, or try another address.") from error
+        raise ToolFailed(f"There is no host {shown(host)}: check the name, or try another address.") from error
     except NotPublic as error:
         raise ToolFailed(
             f"{shown(host)} is not on the public internet, and web_fetch reaches nothing else. Use a public address; "
@@ -88,7 +84,7 @@ async def target(
         ) from error
     except OtherService as error:
         raise ToolFailed(
-            f"Port {port} is not a web server's", ": use a URL without a port, or with one from 1024."
+            f"Port {port} is not a web server's: use a URL without a port, or with one from 1024."
         ) from error
     except HostRefused as error:
         raise ToolFailed(f"{shown(host)} {error}.") from error

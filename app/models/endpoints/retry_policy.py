@@ -159,17 +159,8 @@ class Attempt:
         what = f"failed: {reason}." if reason else "is rate limited."
         attempt, attempts = self._tries + 1, self._most_tries(fault)
         message = f"{self._model} {what} Retrying in {math.ceil(wait_s)} s (attempt {attempt} of {attempts})."
-        return [
-            ProviderNotice(
-                "retry",
-                message,
-                round(self._backoff.wall() + wait_s, 3),
-                wanted=self._model,
-                reason=reason,
-                attempt=attempt,
-                attempts=attempts,
-            )
-        ]
+        at, model = round(self._backoff.wall() + wait_s, 3), self._model
+        return [ProviderNotice("retry", message, at, wanted=model, reason=reason, attempt=attempt, attempts=attempts)]
 
     def _give_up(self, fault: Fault, failure: ProviderFailed) -> ModelHandle | None:
         """Give this model up and return the next one, if one is left."""

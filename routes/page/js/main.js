@@ -20,7 +20,7 @@ import { guarded } from "./dom/errors.js";
 import { yieldToBrowser } from "./dom/scheduling.js";
 import { t } from "./dom/texts.js";
 
-const TOUCHED = ["pointermove", "pointerdown", "keydown"];
+const TOUCHED = ["pointerdown", "keydown"]; // browsers make up moves of a pointer that rests
 const SOON_MS = 20_000;
 /** Passed to the `start(page)` of each part. */
 const page = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from tests.page.sessions.test_sign_in import sign_in, token_of
 from tests.support.access.people import bearer
 from tests.support.models.replies import bash_block, tool_call
-from tests.support.page.browser import PHONE, STORY_S, Page, browsing, expect, home, shot
+from tests.support.page.approvals import decision_page, waiting
+from tests.support.page.browser import PHONE, STORY_S, Page, browsing, expect, shot
 from tests.support.page.traffic import traffic
 from tests.support.server.serving import Served, serving
 
@@ -22,20 +22,13 @@ MOST_BYTES, MOST_REQUESTS = 120_000, 9
 EDIT = tool_call("edit_file", path="notes.txt", old="one", new="two")
 
 
-async def waiting(served: Served, **headers: str) -> dict[str, str]:
-    while True:
-        rows: list[dict[str, str]] = (await served.client.get("/approvals", headers=headers)).json()["approvals"]
-        if rows:
-            return rows[0]
-        await asyncio.sleep(0)
-
-
-def decision_page(served: Served, row: dict[str, str]) -> str:
-    return f"{home(served)}/page/decide.html#{row['session']}/{row['run']}/call={row['call']}"
-
-
 async def opened(page: Page, served: Served, row: dict[str, str]) -> None:
     await page.goto(decision_page(served, row))
+
+
+async def sign_in(page: Page, headers: dict[str, str]) -> None:
+    await page.get_by_label("Token").fill(headers["authorization"].removeprefix("Bearer "))
+    await page.get_by_role("button", name="Sign in").click()
 
 
 async def test_a_command_is_approved_on_a_page_that_loads_little(tmp_path: Path) -> None:
@@ -97,22 +90,21 @@ async def test_only_a_signed_in_browser_sees_the_call(tmp_path: Path) -> None:
         browsing() as browser,
     ):
         browser.expected.append("40[134]")
-        ann = {"authorization": f"Bearer {await token_of(served, 'ann', 'user')}"}
-        bob = await bearer(served, "bob")
+        ann, bob = await bearer(served, "ann"), await bearer(served, "bob")
         body = {"message": "Go."}
         turn = asyncio.create_task(served.client.post("/chat", json=body, headers=ann))
         row = await waiting(served, **ann)
         context = await browser.context(viewport=PHONE)
         page = await context.new_page()
         await opened(page, served, row)  # it has no sign-in: the whole page asks for one, and shows the call then
-        await sign_in(page, bob["authorization"].removeprefix("Bearer "))
+        await sign_in(page, bob)
         await expect(page.get_by_text("This conversation does not exist.")).to_be_visible()
         await expect(page.get_by_text("touch one")).to_have_count(0)
         await page.evaluate("sessionStorage.clear()")
         await page.goto("about:blank")
         await opened(page, served, row)
         await page.get_by_label("Keep me signed in").check()
-        await sign_in(page, ann["authorization"].removeprefix("Bearer "))
+        await sign_in(page, ann)
         await expect(page.locator(".approval").get_by_text("touch one", exact=True)).to_be_visible()
         second = await context.new_page()  # as a push message opens it: the sign-in of this browser lasts
         await opened(second, served, row)

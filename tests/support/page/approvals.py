@@ -50,3 +50,16 @@ async def press(page: Page, name: str) -> None:
 
 async def until_decided(page: Page) -> None:
     await expect(questions_on(page)).to_have_count(0)
+
+
+async def waiting(served: Served, **headers: str) -> dict[str, str]:
+    """The first call that waits, once there is one."""
+    while True:
+        rows: list[dict[str, str]] = (await served.client.get("/approvals", headers=headers)).json()["approvals"]
+        if rows:
+            return rows[0]
+        await asyncio.sleep(0)
+
+
+def decision_page(served: Served, row: dict[str, str]) -> str:
+    return f"{home(served)}/page/decide.html#{row['session']}/{row['run']}/call={row['call']}"

@@ -1,15 +1,7 @@
 /** A call that waits for approval, in full, with the buttons to decide it. */
 
 import { post, Refused } from "../feed/api.js";
-import {
-  COMPARED,
-  effectOf,
-  isQuestion,
-  isUnboxed,
-  questionOf,
-  reasonOf,
-  renderArguments,
-} from "./call_description.js";
+import { effectOf, isQuestion, isUnboxed, questionOf, reasonOf, renderArguments } from "./call_description.js";
 import { startTicking } from "../dom/clock.js";
 import { announce, button, fill, h, icon } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -19,6 +11,7 @@ import { escapeLine, escapeText } from "../text/exact_text.js";
 import { t } from "../dom/more_texts.js";
 
 const URGENT_S = 60;
+const COMPARED = /^(write|edit)_file$/; // calls that the server compares with the file that is there
 const DECIDED_ELSEWHERE = new Set([404, 409, 410]); // decided elsewhere, expired, or its run has ended
 const UNTRUSTED = /conversation holds untrusted text/; // part of the server's reason
 
@@ -61,7 +54,7 @@ export class ApprovalBox {
     this.question = isQuestion(row.name) ? questionForm(row.arguments) : null;
     this.element = this.#build();
     this.#show("ask", { moved: false });
-    if (COMPARED.has(row.name)) this.#compare();
+    if (COMPARED.test(row.name)) this.#compare();
     if (row.expires_at === null) return; // it never expires
     this.close = startTicking(() => this.#tick());
     this.#tick();

@@ -22,8 +22,6 @@ export const isQuestion = (name) => name === OWN_QUESTION || mcpParts(name)?.too
 const inBackground = ({ command, background }) => background === true || /^\s*#!?bg\s*(\n|$)/.test(command ?? "");
 
 const COMMANDS = new Set(["bash", "python"]);
-/** Calls that the server compares with the file that is there. */
-export const COMPARED = new Set(["write_file", "edit_file"]);
 const OTHERS = ["write_file", "edit_file", "web_fetch", "web_search", "job_cancel", "submit_plan", "manage_schedules"];
 const SENTENCES = { __proto__: null, ...ts("approvals.ask", OTHERS) };
 
@@ -53,7 +51,7 @@ export function summaryOf({ name, arguments: given }) {
 const REST = / Approve (with the answers|once you) .*$/;
 
 // Sentences of the server for any client, and those for people.
-const ASKS_FIRST = "This run asks first (approval: ask).";
+const ASKS_FIRST = /This run asks first \(approval: ask\)\./;
 const NETWORK = /It would run with network \(([^)]*)\), and could send them what the sandbox can read\./;
 
 /** The reason why approval is required. */

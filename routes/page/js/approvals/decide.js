@@ -2,7 +2,7 @@
 
 import "../dom/turn_texts.js";
 import { get, post } from "../feed/api.js";
-import { COMPARED, isQuestion, questionOf, reasonOf, renderArguments } from "./call_description.js";
+import { isQuestion, questionOf, reasonOf, renderArguments } from "./call_description.js";
 import { deciderOf } from "../cards/call_title.js";
 import { button, fill, h } from "../dom/elements.js";
 import { Problem } from "../dom/forms.js";
@@ -12,6 +12,7 @@ import { Origins } from "./origins.js";
 import { t } from "../dom/texts.js";
 
 const SETTLE_MS = 400; // a second tap, meant for the notification, decides nothing
+const WRITES = /^(write|edit)_file$/; // what the server compares with the file that is there
 const [, run, call] = /^#ses_\w+\/(\w+)\/call=(.+)$/.exec(location.hash) ?? [];
 const path = `/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`;
 const main = document.querySelector("main");
@@ -22,7 +23,7 @@ async function show() {
   const { approvals } = await get("/approvals");
   const row = approvals.find((one) => one.run === run && one.call === call);
   if (!row) return say(t("decide.gone"));
-  const preview = COMPARED.has(row.name) ? await fetchPreview(row) : null;
+  const preview = WRITES.test(row.name) ? await fetchPreview(row) : null;
   const given = renderArguments(row, new Origins(row));
   const reason = h("dl", {}, h("dt", {}, t("approvals.reason")), h("dd", { dir: "auto" }, reasonOf(row)));
   document.title = `dragoman: ${escapeLine(row.name)}`;

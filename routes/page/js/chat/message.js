@@ -14,7 +14,7 @@ import { escapeProse } from "../text/escape_invisible.js";
 
 const MAX_CHARACTERS = 1_200,
   MAX_LINES = 12; // characters and lines, from which on a message is collapsed
-const PART = 8_000; // characters of a long message that are laid out together
+const PART = 8_000; // characters of a long message that is folded
 // Messages that the server has written for the model, by what their first line is of.
 const WRITTEN = {
   from_job: /^The background job \S{1,80} has ended after [\d.]+ s: [^\n]{1,400}/,
@@ -56,15 +56,8 @@ function foldable(text) {
 }
 
 /** Parts of whole lines, of which only those in view are laid out. */
-function partsOf(text) {
-  const parts = [];
-  for (let from = 0; from < text.length; ) {
-    const end = text.indexOf("\n", from + PART) + 1 || text.length;
-    parts.push(h("span", { class: "user-part", dir: "auto" }, escapeProse(text.slice(from, end))));
-    from = end;
-  }
-  return parts;
-}
+const partsOf = (text) =>
+  text.match(/.{1,8000}[^\n]*\n?/gs).map((part) => h("span", { class: "user-part", dir: "auto" }, escapeProse(part)));
 
 /** An answer: `add` text while it streams, `close` at its end. */
 export class Answer {

@@ -18,7 +18,7 @@ const EXAMPLES = [
   [null, "haiku"],
   [null, "database"],
 ];
-/** The embedded model, which is tiny, answered these right in 10 of 10 tries, and none of those above. */
+/** The embedded model, which is tiny, answered these right in 10 of 10 tries in English, and none of those above. */
 const SMALL = [
   ["bash", "small.date"],
   [null, "small.sky"],
