@@ -80,10 +80,13 @@ def stored_boxes() -> dict[str, dict[str, list[float]]]:
 
 
 def boxes_apart(before: dict[str, list[float]], now: dict[str, list[float]], most: float = MOST_APART_PX) -> list[str]:
-    """Return the parts that have come, gone, or moved by more pixels than that."""
+    """Return the parts that have come, gone, or moved by more pixels than that, and this share of each value."""
     gone = [f"{part}: {before.get(part)} became {now.get(part)}" for part in sorted(before.keys() ^ now.keys())]
-    both = [part for part in before if part in now]
-    moved = [one for one in both if max(abs(a - b) for a, b in zip(before[one], now[one], strict=True)) > most]
+    moved = [
+        part
+        for part in before.keys() & now.keys()
+        if any(abs(a - b) > most + share * b for a, b in zip(before[part], now[part], strict=True))
+    ]
     return gone + [f"{part}: {before[part]} became {now[part]}" for part in moved]
 
 

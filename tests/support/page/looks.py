@@ -28,7 +28,8 @@ STEP = """((one, words) => {
   one.dispatchEvent(new Event("input", { bubbles: true }));
 })(document.querySelector(%s), %s)"""
 # What a page asks the server for is there.
-SETTLED = """Boolean(document.querySelector("#app")?.hidden || (document.querySelector(".session-list")?.childElementCount
+SETTLED = """Boolean(document.querySelector("#app")?.hidden || (
+  document.querySelector(".session-list")?.childElementCount
   && !document.querySelector("#panel [aria-busy=true]")
   && !/^$|…/.test(document.querySelector(".status-model")?.textContent ?? "")))"""
 # Nothing moves or comes any more, and what differs from time to time says the same.
@@ -36,7 +37,7 @@ STILL = """(async () => {
   await document.fonts.ready;
   const calm = new CSSStyleSheet();
   calm.replaceSync(`*, ::before, ::after { animation: none !important; transition: none !important;
-    caret-color: transparent !important; scroll-behavior: auto !important; }`);
+    caret-color: transparent !important; scroll-behavior: auto !important; scrollbar-width: none !important; }`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, calm];
   document.activeElement?.blur();
   const boxes = () => JSON.stringify(%s.map((part) => document.querySelector(part)?.getBoundingClientRect()))
