@@ -88,6 +88,39 @@ async def test_windows_of_two_identities_share_nothing_and_a_revoked_token_ends_
         await expect(ben.get_by_text("Again for ben.")).to_be_visible()
 
 
+async def test_a_proxy_that_lets_another_person_in_shows_neither_what_the_other_has(tmp_path: Path) -> None:
+    proxied = '[trusted_header]\nuser = "Remote-User"\nfrom = ["127.0.0.1"]\ndefault_role = "admin"\n'
+    (tmp_path / "dragoman.toml").write_text(f'public_url = "https://agent.example"\n{proxied}')
+    person, go_on = b"ann", asyncio.Event()
+
+    async def vouched(block: bytes) -> bytes:
+        if person == b"ben" and block.startswith(b"GET /events"):
+            await go_on.wait()
+        return block.replace(b"\r\nHost:", b"\r\nRemote-User: " + person + b"\r\nHost:")
+
+    async with asyncio.timeout(STORY_S), AsyncExitStack() as stack, browsing() as browser:
+        browser.expected.append(CUT)
+        script = Scripted([["Hi."], ["For ann.", Pause(asyncio.Event())]])
+        served = await stack.enter_async_context(serving(tmp_path, script))
+        served.client.headers["remote-user"] = "ann"
+        wire = await stack.enter_async_context(wired(port_of(served)))
+        wire.asked = vouched
+        context = await browser.context()
+        await context.add_init_script(OVERHEAR)
+        session = (await served.chat("secret of ann"))[0]["session"]
+        ann = await shown(context, wire.url, session)
+        person = b"ben"
+        ben = await context.new_page()
+        await ben.goto(wire.url)
+        await ben.wait_for_function("overheard.length")
+        await begin(served, "more", session)
+        await ann.wait_for_function(r"overheard.some((one) => /runs\W+id/.test(one))")
+        assert session not in "".join(await ben.evaluate("overheard"))
+        go_on.set()
+        await expect(ann).to_have_url(f"{wire.url}/")
+        await expect(ann.get_by_text("secret of ann")).to_have_count(0)
+
+
 async def killed_worker(browser: Browsing) -> None:
     """End the shared worker of the only page that is open, as the browser does when it breaks."""
     cdp = await browser.browser.new_browser_cdp_session()

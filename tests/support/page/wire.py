@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 LOCAL = "127.0.0.1"
@@ -23,6 +23,7 @@ class Wire:
         self.most: int | None = None
         self.cuts = 0
         self.down = False  # nobody gets through
+        self.asked: Callable[[bytes], Awaitable[bytes]] | None = None  # what becomes of each block of requests
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,6 +48,8 @@ class Wire:
             while block := await reader.read(1024):
                 streams = bounded and (streams or b"text/event-stream" in block)
                 passed += len(block) if streams else 0
+                if self.asked and not bounded:
+                    block = await self.asked(block)
                 writer.write(block)
                 await writer.drain()
                 if self.most is not None and passed > self.most:

@@ -154,6 +154,7 @@ class Hub {
   async #readUntilClosed() {
     const abort = (this.#opening = new AbortController());
     const places = this.#groups();
+    const windows = new Set(this.#windows); // later ones may be of another person, whom only a proxy can tell apart
     const sessions = places.map(({ session }) => `session=${encodeURIComponent(session)}`).join("&");
     const cursors = places.flatMap(({ cursor }, at) => (cursor ? [`${at}/${cursor}`] : [])).join();
     const headers = { ...this.#who, ...(cursors && { "last-event-id": cursors }) };
@@ -176,7 +177,7 @@ class Hub {
         const { value, done } = await reader.read();
         if (done || abort.signal.aborted) return;
         this.#receivedAt = Date.now();
-        this.#deliver(events.feed(value), places, rows);
+        this.#deliver(events.feed(value), { places, windows, rows });
       }
     } finally {
       abort.abort();
@@ -184,7 +185,7 @@ class Hub {
   }
 
   /** Sends each window its share of the events, as one message; their data as text, in which numbers are exact. */
-  #deliver(events, places, rows) {
+  #deliver(events, { places, windows: all, rows }) {
     const shares = new Map();
     const give = (windows, event) => {
       for (const window of windows) (shares.get(window) ?? shares.set(window, []).get(window)).push(event);
@@ -193,7 +194,7 @@ class Hub {
       const { id, type, data } = event;
       if (type === "state") {
         const whole = withKnownRows(parseJSON(data), rows);
-        give(this.#windows, { ...event, data: JSON.stringify(whole) });
+        give(all, { ...event, data: JSON.stringify(whole) });
       } else if (type === "session.refused") {
         const { place, code, message } = parseJSON(data);
         const status = code === "not_found" ? 404 : 400;

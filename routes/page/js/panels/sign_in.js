@@ -19,6 +19,11 @@ export function start(page) {
       location.reload(); // signed in in another tab
     else if (!key && !token.get() && page.store.get("me")) leave(readPreference(WHY) ?? SIGNED_OUT);
   });
+  let shownTo = null;
+  page.store.watch("me", ({ name }) => {
+    if (shownTo !== null && name !== shownTo) clear(null, location.pathname); // a proxy has let another person in
+    shownTo = name;
+  });
   addEventListener("hashchange", () => {
     // The address that the server prints, opened in a tab that already shows the page.
     if (LOCAL.test(location.hash) && !takeTokenFromAddress()) location.reload();
@@ -60,7 +65,7 @@ function onUnauthenticated(page, message, hint, answer) {
   import("./sign_in_form.js").then(({ show }) => show(page, hint, why, answer));
 }
 
-let signingOut = false;
+let clearing = false;
 let deferred = 0;
 
 /** Runs work during which the token may be rejected; signing out is deferred until it is done. */
@@ -84,13 +89,19 @@ export async function signOut() {
   leave(SIGNED_OUT, location.pathname, end);
 }
 
-/** Forgets the token and all that was shown, and reloads, or goes to `end`; the sign-in form shows `why`. */
-function leave(why, address = null, end = null) {
-  if (signingOut) return;
-  signingOut = true;
+/** Signs out here; the sign-in form shows `why`. */
+function leave(why, address, end) {
+  if (clearing) return;
   token.forget();
   if (keptSignIn.get()) writePreference(WHY, why); // for the other tabs, which the next line sends out
   keptSignIn.set(null);
+  clear(why, address, end);
+}
+
+/** Forgets all that was shown, and reloads, or goes to `end`. */
+function clear(why, address = null, end = null) {
+  if (clearing) return;
+  clearing = true;
   clearStored();
   writeStored(WHY, why);
   document.title = "dragoman";
