@@ -107,6 +107,7 @@ async def test_each_state_is_whole_in_each_engine(tmp_path: Path, width: int, la
                     found += [f"{state} {theme}: {one}" for one in wrong]
                     (SHOTS / f"look-{state}-{theme}.png").write_bytes(await window.screenshot())
                 apart = boxes_apart(boxes["chromium"], boxes[name], NEAR_PX, NEAR_SHARE)
+                for one in apart:
+                    print(f"{state}: {one}", flush=True)
                 found += [f"{state}: {one}" for one in apart]
-                print(*found[len(found) - len(apart) :], sep="\n", flush=True)
     assert not found, "\n".join(found)

@@ -79,7 +79,9 @@ def stored_boxes() -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def boxes_apart(before: dict[str, list[float]], now: dict[str, list[float]], most: float = MOST_APART_PX) -> list[str]:
+def boxes_apart(
+    before: dict[str, list[float]], now: dict[str, list[float]], most: float = MOST_APART_PX, share: float = 0.0
+) -> list[str]:
     """Return the parts that have come, gone, or moved by more pixels than that, and this share of each value."""
     gone = [f"{part}: {before.get(part)} became {now.get(part)}" for part in sorted(before.keys() ^ now.keys())]
     moved = [

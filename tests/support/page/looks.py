@@ -167,7 +167,7 @@ LOOKS = (
     ),
     Look(
         name="search",
-        steps=(("#sidebar [type=search]", "queue"),),
+        steps=((".menu-button", ""), ("#sidebar [type=search]", "queue")),
         also="dark",
         ready="document.querySelector('.session-snippet') !== null",
         parts=(*FRAME, ".search", ".session-link", ".session-snippet"),
