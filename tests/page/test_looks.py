@@ -20,11 +20,12 @@ from tests.support.page.looks import LOOKS, measured, stage
 AGAIN = "If that is meant: python -m tests.tasks.page_looks"
 
 
+@pytest.mark.timeout(3 * STORY_S)  # it shows 14 states, twice each
 @pytest.mark.usefixtures("chromium")
 async def test_each_state_of_the_page_looks_as_it_did(tmp_path: Path) -> None:
     stored, found, seen = stored_boxes(), list[str](), set[str]()
     async with (
-        asyncio.timeout(STORY_S),
+        asyncio.timeout(2.5 * STORY_S),
         browsing() as browser,
         stage(tmp_path) as played,
         windows(browser) as opened,

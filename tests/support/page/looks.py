@@ -242,8 +242,7 @@ class Stage:
             await window.evaluate(STEP % (json.dumps(selector), json.dumps(words)))
         await window.wait_for(look.ready)
         await window.wait_for(SETTLED)
-        for part in look.parts:
-            await window.wait_for(f"document.querySelector({part!r}) !== null")
+        await window.wait_for(f"{json.dumps(look.parts)}.every((part) => document.querySelector(part))")
         await window.evaluate(STILL % json.dumps(look.parts))
 
 
