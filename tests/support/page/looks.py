@@ -231,7 +231,8 @@ class Stage:
         served = self.embedded if look.empty and self.embedded else self.served
         home = str(served.client.base_url)
         await window.goto(f"{home}/page/css/tokens.css")  # any file of the page has its storage
-        await window.evaluate(f"localStorage.setItem('dragoman.language', {language!r})")
+        # A page that had been signed in says why it is so no more.
+        await window.evaluate(f"(sessionStorage.clear(), localStorage.setItem('dragoman.language', {language!r}))")
         await window.goto(f"{home}/?{next(self._loads)}#{self.sessions.get(look.tells, '')}")
         if look.name != "sign-in":
             await window.wait_for(OPEN)
