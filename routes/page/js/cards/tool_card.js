@@ -131,8 +131,7 @@ export class ToolCard {
   finish({ ok, text: written, duration_s, exit_code, lines, advice }) {
     const text = forPeople(written, advice);
     const lost = !ok && INTERRUPTED.test(written);
-    if (!lost) this.#seconds = duration_s;
-    this.#atLeast = lost; // no server was there for its end
+    this.#seconds = lost ? null : duration_s; // no server was there for its end
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
     if (!isProcess) tail.element.remove(); // it shows progress, not the result
