@@ -64,7 +64,8 @@ page.at("conversation").addEventListener("page", ({ detail }) => (detail.page = 
 page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 /** What shows turns comes when a person does something, or else a while after the page. */
-function prepareSoon() {
+function prepareSoon({ type, movementX, movementY } = {}) {
+  if (type === "pointermove" && !movementX && !movementY) return; // the page has come under the pointer
   clearTimeout(soon);
   for (const kind of TOUCHED) removeEventListener(kind, prepareSoon);
   page.conversation.prepare().catch(() => null); // it is tried again when it is needed
