@@ -78,15 +78,15 @@ class SideQuery(Struct):
         """
         asked = Message("user", question)
         counted = sent.counted + self.counter.measure(asked)
-        if counted + most_tokens > await self.counter.window():
+        if counted + most_tokens > await self.counter.window(conversation.session):
             return None
         tools, messages = sent.request.tools, [*sent.request.messages, asked]
         request = replace(sent.request, messages=messages, max_tokens=most_tokens, temperature=0.0)
         return await self._make(request, counted, self.reply(tools), totals, conversation)
 
-    async def room(self) -> int:
+    async def room(self, conversation: Conversation) -> int:
         """Return how many characters of data, in any script, fit the window together with the answer."""
-        return min(MOST_CHARACTERS, await self.counter.window() * 3 // 4)
+        return min(MOST_CHARACTERS, await self.counter.window(conversation.session) * 3 // 4)
 
     async def ask(
         self,

@@ -117,7 +117,6 @@ class View(_OfModel):
 
         A round without tools gets the same messages as one with tools, so that the prefix cache stays valid.
         """
-        self.session = conversation.session
         compacted, room = await self._advanced(conversation, tools)
         if events := await self._summarise(compacted, conversation, room, tools, totals):
             room = self._measured_anew(room)
@@ -160,6 +159,7 @@ class View(_OfModel):
         self, conversation: Conversation, tools: Sequence[Tool]
     ) -> tuple[CompactedHistory, WindowBudget]:
         """Return the compacted history up to the end of the conversation. Raises StoreFailed."""
+        self.session = conversation.session
         if self._compacted is None:
             self._compacted = self._with_lesson(await self._known(conversation))
             if self.entered:

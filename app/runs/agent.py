@@ -68,7 +68,7 @@ from app.transcript.timings import TOOLS, RequestTimes
 from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
-from tools.base.advice import advice_of
+from tools.base.outcome import advice_of
 from tools.toolbox import Toolbox
 
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought

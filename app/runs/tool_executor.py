@@ -54,7 +54,7 @@ from app.transcript.client_calls import declared_name, fitted_for_client, handed
 from app.transcript.conversation import Conversation
 from app.transcript.reply_calls import rejection
 from app.transcript.right_form import as_command, right_form
-from tools.base.advice import advice_of
+from tools.base.outcome import advice_of
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.builtin.read_result import NAME as READ_RESULT

@@ -17,7 +17,7 @@ from app.models.wire.native_calls import NATIVE, as_written
 from app.transcript.reply_text import ReplyText
 from parsing import Arguments, BadCall, Parser
 from parsing.sink import RAW_LIMIT
-from tools.base.advice import advice_of
+from tools.base.outcome import advice_of
 from tools.base.permit import canonical
 
 TWICE = "The same call came twice, natively and in the text: it is made once."

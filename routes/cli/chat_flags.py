@@ -16,13 +16,18 @@ def chat_flags(parser: argparse.ArgumentParser) -> None:
     help_text = "print only the answer on standard output, everything else on standard error; piped input is appended"
     script.add_argument("-p", "--print", action="store_true", dest="answer_only", help=help_text)
     help_text = "print the events of the run on standard output, one JSON object per line"
-    script.add_argument("--json", action="store_true", dest="json_events", help=help_text)
+    script.add_argument("--json", action="store_const", dest="output", const="stream-json", help=help_text)
+    help_text = (
+        "what standard output gets: `text` as -p, `json` for one object with the result, `stream-json` as --json"
+    )
+    script.add_argument("--output-format", choices=["text", "json", "stream-json"], dest="output", help=help_text)
     help_text = "the server's address, also DRAGOMAN_URL; without it, the host and port of the settings, and if no "
     help_text += "server answers there, one is started for this conversation"
     parser.add_argument("--url", help=help_text)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--session", metavar="ID", help="continue this conversation")
     which.add_argument("-c", "--continue", action="store_true", dest="last", help="continue your last conversation")
+    which.add_argument("-r", "--resume", action="store_true", help="choose one of your conversations from a list")
     help_text = "the access token; DRAGOMAN_TOKEN is safer, because other users can see flags"
     parser.add_argument("--token", help=help_text)
     help_text = "which calls need your approval (default: the server's setting). Without a terminal such calls are "
@@ -46,6 +51,7 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
     from routes.terminal.chat import ChatOptions, chat, sendable
     from routes.terminal.event_client import Choices
 
+    output = args.output or ("text" if args.answer_only else None)
     choices = Choices(
         session=sendable(args.session) if args.session else None,
         model=sendable(args.model) if args.model else None,
@@ -55,7 +61,7 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
         profile=sendable(args.its_profile) if args.its_profile else None,
         temporary=args.temporary,
         read_only=args.read_only,
-        channel=None if args.json_events or args.answer_only else "terminal",
+        channel=None if output else "terminal",
         workspace=sendable(args.folder) if args.folder else None,
     )
     options = ChatOptions(
@@ -63,7 +69,8 @@ def run_chat(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str
         message=" ".join(args.message),
         url=args.url or environ.get("DRAGOMAN_URL") or None,
         token=args.token or environ.get("DRAGOMAN_TOKEN") or None,
-        output="json" if args.json_events else "answer" if args.answer_only else None,
+        output=output,
         last=args.last,
+        resumes=args.resume,
     )
     return chat(options, loaded, environ)

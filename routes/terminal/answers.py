@@ -51,8 +51,13 @@ class Terminal(Protocol):
     edits: bool  # it can put a text before the person to be changed
     hooks: Hooks
 
+    @property
+    def is_typing(self) -> bool:
+        """True while something stands at the prompt that was not sent."""
+        ...
+
     async def within(self, body: Coroutine[Any, Any, T]) -> T: ...
-    async def message(self) -> str: ...
+    async def message(self, draft: str = "") -> str: ...
     def drop_typed(self) -> None:
         """Forget what was typed and not read yet: typed before a question, it is no answer to it."""
 
@@ -60,6 +65,13 @@ class Terminal(Protocol):
         """One answer; of `choices` the first word, by one key, or what is typed where keys are not read singly.
 
         Cancelling it takes the prompt away. Raises Interrupted, Over.
+        """
+        ...
+
+    async def pick(self, prompt: str, rows: Sequence[str]) -> int | None:
+        """The place of one row, of which the first line is shown, of the chosen one all lines.
+
+        By arrows and words, or by its number; None for none. Raises Interrupted, Over.
         """
         ...
 

@@ -7,6 +7,7 @@ and none may pass for a line of ours. So each row of a value stands behind a gut
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from app.policy.patterns import ANY, STAR
 from app.provenance.argument_spans import texts_in
 from routes.texts import text
 from routes.texts.exact import exact, exact_json, one_line
+from tools.base.patterns import lazy_pattern
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
@@ -31,7 +33,10 @@ UNATTENDED = "No person is at the terminal of this conversation to approve it." 
 LONG_LINES = 12  # from here on the number of lines is shown: the first ones may have left the window
 
 
-ASKS_FIRST = "This run asks first (approval: ask)."  # a sentence for any client
+# Sentences of the server for any client, and those for people.
+ASKS_FIRST = "This run asks first (approval: ask)."
+NETWORK = lazy_pattern(r"It would run with network \(([^)]*)\), and could send them what the sandbox can read\.")
+ANY_HOST = "any public host"
 
 
 def form_of(wanted: ApprovalRequired) -> dict[str, Any] | None:
@@ -54,6 +59,16 @@ def literal_pattern(arguments: Mapping[str, Any]) -> dict[str, str]:
     return {name: value if is_command(name) else value.replace(ANY, STAR) for name, value in values.items()}
 
 
+def reason_of(wanted: ApprovalRequired) -> str:
+    """The reason why approval is required, in a person's words."""
+
+    def network(found: re.Match[str]) -> str:
+        hosts = text("approvals.any_host") if found[1] == ANY_HOST else found[1]
+        return text("approvals.reason.network", hosts=hosts)
+
+    return one_line(NETWORK.sub(network, wanted.reason.replace(ASKS_FIRST, text("approvals.reason.ask"))))
+
+
 def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     """The call, why it needs approval, and until when. `width` is the window's, None where nothing is folded."""
     silence = text("terminal.approval.waits")
@@ -65,7 +80,7 @@ def question(wanted: ApprovalRequired, width: int | None) -> list[Text]:
     name = one_line(wanted.name)
     is_form = form_of(wanted) is not None
     asks = text("terminal.approval.form", name=name) if is_form else text("terminal.approval.asks", name=name)
-    reason = _wrapped(f"{one_line(wanted.reason.replace(ASKS_FIRST, text('approvals.reason.ask')))} {silence}", width)
+    reason = _wrapped(f"{reason_of(wanted)} {silence}", width)
     values = _values(wanted.arguments, width)
     return [Text(f"? {asks}", "bold yellow"), *reason, *values, *origin_lines(wanted, width)]
 

@@ -30,7 +30,7 @@ from routes.terminal.exit_codes import FAILED, INTERRUPTED, UNREACHABLE, USAGE, 
 from routes.terminal.interrupts import Interrupts, Left
 from routes.terminal.run_display import Answerer, Asking, NoAnswerer, Output, RemoteAnswerer
 from routes.terminal.screen import PipeConsole, Screen
-from routes.terminal.scripts import AnswerOutput, JsonOutput, piped
+from routes.terminal.scripts import AnswerOutput, JsonOutput, ResultOutput, piped
 from routes.terminal.talk import CANCEL_LIMIT_S, Talk
 from routes.terminal.view import MARGIN, View
 from routes.texts import text
@@ -43,7 +43,8 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 class ChatOptions(Struct, frozen=True):
     """Options of the command line; an empty message means standard input or a prompt.
 
-    `output` is "answer" (-p) or "json" for scripts; `last` continues the conversation used last.
+    `output` is "text" (-p), "json" or "stream-json" for scripts; `last` continues the conversation used last;
+    with `resumes` the person chooses one.
     """
 
     choices: Choices
@@ -52,6 +53,7 @@ class ChatOptions(Struct, frozen=True):
     token: str | None
     output: str | None
     last: bool
+    resumes: bool = False
 
 
 def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
@@ -63,17 +65,7 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the process ends
         getattr(sys, name).reconfigure(errors="replace")
     try:
-        message = _message(options, loaded.settings.max_message_bytes)
-        with _server(options.url, loaded, environ) as (url, is_own):
-            client = client_of(url, options.token, read_local_token(loaded.settings.data_dir))
-            if is_own:
-                options.choices.model = None  # our own has it as its default
-            return asyncio.run(_talk(client, options, message, environ))
-    except ChatFailed as error:
-        print(f"dragoman: {error}", file=sys.stderr)
-        return error.code
-    except (Left, KeyboardInterrupt, asyncio.CancelledError):
-        return INTERRUPTED
+        return _code(options, loaded, environ)
     except BrokenPipeError:
         raise  # routes/cli/main.py
     except OSError as error:
@@ -82,6 +74,25 @@ def chat(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> in
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python would try again at exit
         print(f"dragoman: {text('terminal.script.closed', reason=error.strerror)}", file=sys.stderr)
         return FAILED
+
+
+def _code(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    result, problem = ResultOutput(sys.stdout, _errors()), ""
+    try:
+        message = _message(options, loaded.settings.max_message_bytes)
+        with _server(options.url, loaded, environ) as (url, is_own):
+            client = client_of(url, options.token, read_local_token(loaded.settings.data_dir))
+            if is_own:
+                options.choices.model = None  # our own has it as its default
+            code = asyncio.run(_talk(client, options, message, environ, result))
+    except ChatFailed as error:
+        print(f"dragoman: {error}", file=sys.stderr)
+        code, problem = error.code, str(error)
+    except (Left, KeyboardInterrupt, asyncio.CancelledError):
+        code = INTERRUPTED
+    if options.output == "json":
+        result.write(code, problem)
+    return code
 
 
 def _message(options: ChatOptions, limit: int) -> str:
@@ -103,16 +114,23 @@ def client_of(url: str, token: str | None, own: str | None = None) -> httpx2.Asy
     return httpx2.AsyncClient(base_url=url, auth=auth, timeout=TIMEOUT, trust_env=not is_local(url))
 
 
-async def _talk(client: httpx2.AsyncClient, options: ChatOptions, message: str, environ: Mapping[str, str]) -> int:
+async def _talk(
+    client: httpx2.AsyncClient, options: ChatOptions, message: str, environ: Mapping[str, str], result: ResultOutput
+) -> int:
     """Raises ChatFailed, Left."""
     choices = options.choices
     async with client:
         if options.last and not choices.session:
             choices.session = await _last_session(Api(client))
         if options.output or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            return await alone(client, choices, message, options.output, token=bool(options.token))
+            if options.resumes:
+                raise ChatFailed(text("terminal.resume.script"), USAGE)
+            output = result if options.output == "json" else _output(options.output)
+            return await alone(client, choices, message, output, token=bool(options.token))
         terminal = _terminal(environ)
         talk = Talk(terminal, client, choices, width=_window_width, window=_window)
+        if options.resumes:
+            return await terminal.within(talk.converse("/resume", *filter(None, [message])))
         return await terminal.within(talk.send(message) if message else talk.converse())
 
 
@@ -134,11 +152,10 @@ def _terminal(environ: Mapping[str, str]) -> Terminal:
 
 
 async def alone(
-    client: httpx2.AsyncClient, choices: Choices, message: str, output: str | None = None, *, token: bool = False
+    client: httpx2.AsyncClient, choices: Choices, message: str, screen: Output | None = None, *, token: bool = False
 ) -> int:
     """One turn without a person at a terminal; its exit code. Raises ChatFailed, Left."""
-    view = View(summary=False, width=_window_width)
-    screen = _output(output, view)
+    screen = screen or _output(None)
     link = Link(client, choices)
     waits = choices.approval or choices.when_absent == WhenAbsent.WAIT
     answerer: Answerer = RemoteAnswerer(link, token=token) if waits else NoAnswerer()
@@ -164,11 +181,16 @@ async def _events(link: Link, message: str, asking: Asking) -> AgentEvent | None
     return event
 
 
-def _output(kind: str | None, view: View) -> Output:
-    if kind == "json":
+def _errors() -> Console:
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def _output(kind: str | None) -> Output:
+    if kind == "stream-json":
         return JsonOutput(sys.stdout)
-    if kind == "answer":
-        return AnswerOutput(sys.stdout, Console(stderr=True, highlight=False, markup=False, emoji=False))
+    if kind == "text":
+        return AnswerOutput(sys.stdout, _errors())
+    view = View(summary=False, width=_window_width)
     console = PipeConsole(highlight=False, markup=False, emoji=False)
     return Screen(console, view, markdown=console.is_terminal and not console.is_dumb_terminal)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from rich.console import Console, RenderableType
 
 from routes.terminal.answers import Hooks, Interrupted, Over
+from routes.terminal.choosing import numbered, numbered_choice
 from routes.terminal.run_display import Output
 from routes.terminal.screen import Screen, print_piece
 from routes.terminal.view import View
@@ -25,7 +26,7 @@ PROMPT = "> "
 class DumbTerminal:
     """Reads whole lines: for `message` and `read` while they wait, else for `on_line`."""
 
-    edits = False
+    edits = is_typing = False
 
     def __init__(self) -> None:
         self.hooks = Hooks()
@@ -50,7 +51,7 @@ class DumbTerminal:
             for number in (signal.SIGINT, signal.SIGQUIT):
                 loop.remove_signal_handler(number)
 
-    async def message(self) -> str:
+    async def message(self, draft: str = "") -> str:
         return await self._line(PROMPT)
 
     def drop_typed(self) -> None:
@@ -59,6 +60,9 @@ class DumbTerminal:
     async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
         menu = "\n".join(choices) or menu
         return await self._line(f"{menu}\n{prompt}" if menu else prompt)
+
+    async def pick(self, prompt: str, rows: Sequence[str]) -> int | None:
+        return numbered_choice(rows, await self.read(prompt, numbered(rows)))
 
     def print(self, *pieces: RenderableType) -> None:
         for piece in pieces:

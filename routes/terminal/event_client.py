@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
@@ -94,6 +94,7 @@ class Link:
         self.running: dict[str, str] = {}  # calls with their names, the latest last
         self.reading: str | None = None  # the latest of them that has a terminal
         self.asks = ""  # the name of that call, while its program asks for a line
+        self.on_asks: Callable[[], None] = lambda: None
         self.hides_input = False  # its program reads a line without showing it, such as a password
         self._helpers: dict[str, str] = {}  # approval -> the helper whose call it is
         self._client = client
@@ -140,7 +141,10 @@ class Link:
             self.running[event.call] = event.name
         elif isinstance(event, ToolProgress) and event.input:
             self.reading, self.hides_input = event.call, bool(event.hidden)
-            self.asks = self.running.get(event.call, "") if event.asks and not event.hidden else ""
+            asks = self.running.get(event.call, "") if event.asks and not event.hidden else ""
+            if asks and not self.asks:
+                self.on_asks()
+            self.asks = asks
         elif isinstance(event, ToolFinished) and event.call in self.running:
             del self.running[event.call]
             if self.reading == event.call:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
 import sys
+import time
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
 
@@ -16,6 +18,7 @@ from app.core.events import (
     ReasoningDelta,
     RunFailed,
     RunFinished,
+    RunStarted,
     TextDelta,
     TextReclassified,
     ToolDelta,
@@ -86,6 +89,40 @@ class JsonOutput:
         self._out.flush()
 
     def close(self) -> None:
+        self._out.flush()
+
+
+class ResultOutput:
+    """One JSON object for the run, once it and its exit code are known; names as the events have them."""
+
+    def __init__(self, out: IO[str], others: Console) -> None:
+        self._out = out
+        self._answer = io.StringIO()
+        self._shown = AnswerOutput(self._answer, others)
+        self._began = time.monotonic()
+        self._result: dict[str, Any] = dict.fromkeys(("session", "run", "model", "reason", "text", "rounds", "calls"))
+
+    def show(self, event: AgentEvent) -> None:
+        self._shown.show(event)
+        match event:
+            case RunStarted() | RunFinished():
+                fields = fields_of(event)
+                known = ("usage", *self._result)
+                self._result |= {name: fields[name] for name in known if name in fields}
+            case RunFailed():
+                self._result["error"] = fields_of(event)
+
+    def close(self) -> None:
+        self._shown.close()
+
+    def write(self, code: int, problem: str = "") -> None:
+        """`problem`: no end of the run is known, because of it."""
+        usage = self._result.get("usage") or {}
+        more = {"usage": usage, "cost": usage.get("cost"), "duration_s": round(time.monotonic() - self._began, 3)}
+        if answer := self._answer.getvalue().strip("\n"):
+            more["text"] = answer
+        error = {"error": {"message": problem}} if problem else {}
+        self._out.write(json.dumps(self._result | more | {"exit_code": code} | error) + "\n")
         self._out.flush()
 
 

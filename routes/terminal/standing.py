@@ -14,8 +14,8 @@ from app.core.events import AgentEvent, RunStarted, Usage
 from routes.terminal.api import Api
 from routes.terminal.event_client import ChatFailed, Choices, step
 from routes.terminal.rendering.figures import cost
-from routes.terminal.view import printable
 from routes.texts import text
+from routes.texts.exact import one_line
 
 LIMIT_S = 3.0
 ORDER = ("sandboxed", "auto", "plan", "ask", "deny")  # of Shift-Tab
@@ -66,4 +66,4 @@ class Standing(Struct):
         spent = cost({"cost": self.spent + self.spending, "measured": True}) if self.spent + self.spending else ""
         folder = str(self.about.get("workspace") or "")
         folder = f"~{folder.removeprefix(home)}" if f"{folder}/".startswith(f"{home}/") else folder
-        return [printable(model), printable(folder), share, spent.removeprefix(", "), printable(self.mode)]
+        return [*map(one_line, (model, folder, share, spent.removeprefix(", "), self.mode))]

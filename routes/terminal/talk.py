@@ -17,9 +17,10 @@ from routes.terminal.api import Api
 from routes.terminal.attachments import attached, with_files
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.table import Command, completions, found, near
-from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded
+from routes.terminal.event_client import ChatFailed, Choices, Link, Message, RunEnded, step
 from routes.terminal.exit_codes import ANSWERED, FAILED, INTERRUPTED, exit_code
 from routes.terminal.interrupts import Interrupts
+from routes.terminal.own_shell import OwnShell, Ran, with_ran
 from routes.terminal.rendering.figures import duration
 from routes.terminal.run_display import Asking
 from routes.terminal.view import View, printable
@@ -49,6 +50,7 @@ class Talk(Conversation):
         self._queued = deque[str]()
         self._sending = set[asyncio.Task[None]]()
         self._in_order = asyncio.Lock()  # as they were typed
+        self._ran: list[Ran] = []  # by the person's shell, since the last message
         self._show: Callable[[AgentEvent], None] = lambda _event: None
         terminal.hooks = Hooks(
             line=self._typed,
@@ -60,14 +62,15 @@ class Talk(Conversation):
             sign=lambda: text("terminal.input.sign", name=self._asks) if self._asks else "",
         )
 
-    async def converse(self) -> int:
-        """Take one message after the other until the person leaves. Raises Left."""
+    async def converse(self, *first: str) -> int:
+        """Take one message after the other, these first, until the person leaves. Raises Left."""
+        self._queued.extend(first)
         await self.standing.look(self.api)
         self.say(self._greeting(), "dim")
         interrupted = False
         while not self.left:
             try:
-                message = self._queued.popleft() if self._queued else await self.terminal.message()
+                message = self._queued.popleft() if self._queued else await self._message()
             except Over:
                 break
             except Interrupted:
@@ -79,6 +82,10 @@ class Talk(Conversation):
             interrupted = False
             await self._take(message)
         return ANSWERED
+
+    async def _message(self) -> str:
+        draft, self.draft = self.draft, ""
+        return await self.terminal.message(draft)
 
     async def _take(self, message: str) -> None:
         if not message.strip():
@@ -95,6 +102,8 @@ class Talk(Conversation):
                 else:
                     self.say(f"> {printable(message.strip())}", "bold")
                     await command.run(self, argument)
+            elif own := own_command_of(message):
+                await self._run_own(own)
             else:
                 await self.send(message)
         except ChatFailed as error:
@@ -110,9 +119,23 @@ class Talk(Conversation):
             return FAILED
         for line in attached(parts):
             self.say(line, "dim")
+        if isinstance(parts, list):
+            parts[0]["text"] = with_ran(message, self._ran)
+        else:
+            parts = with_ran(message, self._ran)
+        await self._begin_branch()
         view = View(summary=True, width=self._width)
         await self._turn(parts, view)
         return exit_code(view.ended)
+
+    async def _begin_branch(self) -> None:
+        """Go on in a branch, if the person went back to an earlier message of this conversation. Raises ChatFailed."""
+        rewound, self.rewound = self.rewound, None
+        if rewound and rewound.session == self.choices.session:
+            path = f"/sessions/{step(rewound.session)}/fork"
+            self.choices.session = str((await self.api.post(path, {"before": rewound.run}))["id"])
+            await self.standing.look(self.api)
+            self.say(text("terminal.rewind.branch", session=rewound.session), "dim")
 
     async def _turn(self, message: Message, view: View) -> None:
         choices = self.choices
@@ -123,7 +146,7 @@ class Talk(Conversation):
         asking = Asking(link, output, person, previews=view.previews)
         self._show = asking.show
         terminal, began = self.terminal, time.monotonic()
-        self._to_agent = False
+        self._to_agent, link.on_asks = False, self._program_asks
         hooks = terminal.hooks
         hooks.interrupt, hooks.stop, hooks.stop_call = interrupts, interrupts.stop, interrupts.stop_call
         hooks.working = lambda: self._working(link, time.monotonic() - began)
@@ -137,6 +160,26 @@ class Talk(Conversation):
             terminal.hide(on=False)
             hooks.working = self._link = None
             await interrupts.settle(CANCEL_LIMIT_S)
+            link.run = None  # from now on there is nothing that keys could stop
+
+    async def _run_own(self, command: str) -> None:
+        if not self._says_own:
+            self._says_own = True
+            self.problem(text("terminal.own.says"))
+        self.say(f"$ {printable(command)}", "bold")
+        shell, began, hooks = OwnShell(self.terminal.print, self._window()), time.monotonic(), self.terminal.hooks
+        hooks.interrupt = hooks.stop = shell.interrupt
+        hooks.working = lambda: text("terminal.own.working", time=duration(time.monotonic() - began))
+        try:
+            ran = await shell.run(command)
+        except OSError as error:
+            self.problem(text("terminal.own.failed", reason=error.strerror or error))
+            return
+        finally:
+            hooks.working = None
+            hooks.interrupt = hooks.stop = lambda: None
+        self._ran.append(ran)
+        self.say(f"  {text('terminal.own.ended', code=ran.code)}", "dim" if ran.code == 0 else "red")
 
     async def _events(self, link: Link, message: Message, asking: Asking) -> None:
         async with aclosing(link.ask(message)) as events:
@@ -144,6 +187,7 @@ class Talk(Conversation):
                 asking.show(event)
                 self.standing.follow(event)
                 if isinstance(event, RunStarted):
+                    self._ran = []
                     self.choices.session = event.session
                 elif isinstance(event, ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
                     self.choices.mode = None  # what comes now is carried out
@@ -176,6 +220,10 @@ class Talk(Conversation):
         """The name of the call whose program is to get the words that are typed; empty for the agent."""
         return printable(self._link.asks) if self._link and self.terminal.edits and not self._to_agent else ""
 
+    def _program_asks(self) -> None:
+        """Leave words to the agent that were begun before the program asked."""
+        self._to_agent = self._to_agent or self.terminal.is_typing
+
     def _switch(self) -> None:
         """Let the words go to the agent although a program asks, or to the program again."""
         self._to_agent = not self._to_agent
@@ -205,6 +253,9 @@ class Talk(Conversation):
             self._deliver(link.type_in(line), "")
         elif link.hides_input:  # a password is no message to a model
             self._notice(text("terminal.input.held_back"))
+        elif own_command_of(line):  # one after the other: both write here
+            self._queued.append(line)
+            self._notice(text("terminal.own.later"))
         else:
             hint = f" {text('terminal.steer.input_hint')}" if link.reading else ""
             parts, problems = with_files(line)
@@ -215,7 +266,7 @@ class Talk(Conversation):
                     self._notice(row)
                 self._deliver(self._steer(link, parts, line), f"{text('terminal.steer.sent')}{hint}")
 
-    _hidden_line = _to_agent = False
+    _hidden_line = _to_agent = _says_own = False
 
     async def _steer(self, link: Link, message: Message, line: str) -> str | None:
         async with self._in_order:
@@ -265,6 +316,11 @@ def command_of(message: str) -> tuple[str, str] | None:
     if word.startswith("/") and "\n" not in word and name.replace("-", "").isalpha():
         return name.lower(), argument.strip()
     return None
+
+
+def own_command_of(message: str) -> str:
+    """The command for the person's own shell behind `!`; empty for a message, such as `![picture](in.md)`."""
+    return message[1:].strip() if message.startswith("!") and not message.startswith("![") else ""
 
 
 def _shown(message: str) -> str:

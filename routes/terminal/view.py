@@ -49,6 +49,7 @@ from routes.texts import ENGLISH, table, text
 from routes.texts.exact import one_line
 from tools.base.patterns import lazy_pattern
 
+THOUGHT = "┆ "  # before each line of a thought, where no style says what it is
 MARGIN = "  │ "  # of what a command prints
 HEAD_LINES, TAIL_LINES, LINE_LENGTH = 6, 12, 400
 MOST_OWNER_FILES = 8
@@ -91,7 +92,7 @@ def for_people(written: str, advice: str | None) -> str:
     """The text of a result or a refusal without its end that advises the model."""
     if advice and written.endswith(advice):
         written = written.removesuffix(advice) + ("." if advice.startswith((":", ";")) else "")
-    return STOPPED.sub(text("card.stopped.output"), written, count=1)
+    return STOPPED.sub(text("card.stopped"), written, count=1)
 
 
 def read_event(kind: str, data: str) -> AgentEvent | None:
@@ -129,7 +130,7 @@ class View:
     """
 
     def __init__(self, *, summary: bool, width: Callable[[], int | None] = lambda: None) -> None:
-        self.at_line_start = True
+        self.at_line_start = self.marks_thoughts = True
         self.ended: RunFinished | RunFailed | None = None
         self._summary = summary
         self._thinking = False
@@ -252,7 +253,7 @@ class View:
                 rows = printable(for_people(result, event.advice)).splitlines()
                 if event.lines is None:
                     return self._block(head, *_indented(rows, changes=ok and name in CHANGING))
-                seen = sum(not FRAMING.match(line) for line in rows)
+                seen = sum(not FRAMING.match(line) and line != text("card.stopped") for line in rows)
                 counts = f" · {text('tail.lines', count=event.lines)} · {text('tail.saw', count=seen)}"
                 return self._block(head.append(counts), *_indented(rows, event.lines - seen))
 
@@ -315,6 +316,8 @@ class View:
         shown = printable(piece)
         if not shown:
             return before
+        if thinking and self.marks_thoughts:
+            shown = (THOUGHT if self.at_line_start else "") + shown[:-1].replace("\n", f"\n{THOUGHT}") + shown[-1]
         self.at_line_start = shown.endswith("\n")
         return [*before, Text(shown, style)]
 

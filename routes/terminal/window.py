@@ -27,7 +27,6 @@ from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.search import stop_search
 from prompt_toolkit.utils import get_cwidth
 from rich.console import Console, RenderableType
@@ -35,12 +34,13 @@ from rich.text import Text
 
 from app.core.events import AgentEvent
 from routes.terminal.answers import Hooks, Interrupted, Over
+from routes.terminal.choosing import drawn, offered
 from routes.terminal.history import LONGEST, StoredHistory, history_file
 from routes.terminal.keyboard import ESCAPE, ESCAPE_S, Keyboard, Pastes, unread
-from routes.terminal.rendering.transcript import Transcript
+from routes.terminal.rendering.transcript import THINKING, Transcript
 from routes.terminal.screen import print_piece
 from routes.terminal.view import View
-from routes.terminal.window_layout import Drawing, WordCompleter, layout
+from routes.terminal.window_layout import Drawing, HeldOutput, WordCompleter, layout
 from routes.texts import text
 
 T = TypeVar("T")
@@ -48,22 +48,10 @@ PROMPT, STEER = "> ", "» "
 REDRAW_S = 0.05  # least time between two drawings
 TICK_S = 0.25  # while a run goes on, its time passes
 SHARE = 0.2  # of the time, at most, that may go into drawing what is being written
+TWICE_S = 0.8  # between two Esc that are one wish
 PAUSE_S = 0.5  # without a key, before one answers a question that came while something was being written
 SMALLEST = 3  # lines of the live region, however low the window
 CALL_LINES = 14  # of the live region, for calls
-
-
-class _HeldOutput(Vt100_Output):
-    """Writes when it is let go, so that several drawings are one."""
-
-    held = False
-
-    def erase_down(self) -> None:
-        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column: tmux puts the window into the scrollback
-
-    def flush(self) -> None:
-        if not self.held:
-            super().flush()
 
 
 class _Reading(Struct):
@@ -74,6 +62,7 @@ class _Reading(Struct):
     menu: str = ""
     is_message: bool = False
     choices: Sequence[str] = ()
+    filters: bool = False  # what is typed chooses among many, and is no answer
     at: int = 0  # of the choice that Enter takes
     armed_at: float = 0.0  # before that, keys were meant for something else
 
@@ -88,14 +77,15 @@ class Window:
         self._hidden = False
         self._reading: _Reading | None = None
         self._interrupted_again = False
+        self._escaped_at = -TWICE_S
         self._pastes = Pastes()
         self._unprinted: list[RenderableType] = []
         self._run: RunOutput | None = None
         self._pen = Console(
             file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False, width=80
         )
-        output = _HeldOutput.from_pty(sys.stdout, os.environ.get("TERM"))
-        assert isinstance(output, _HeldOutput)  # as it is declared, it would be a Vt100_Output
+        output = HeldOutput.from_pty(sys.stdout, os.environ.get("TERM"))
+        assert isinstance(output, HeldOutput)  # as it is declared, it would be a Vt100_Output
         self._output = output
         self._output.enable_cpr = False  # a terminal that does not tell where its cursor is would be scolded
         self._input = Vt100Input(sys.stdin)
@@ -141,20 +131,31 @@ class Window:
                 await app
             loop.remove_signal_handler(signal.SIGINT)
 
-    async def message(self) -> str:
+    async def message(self, draft: str = "") -> str:
         """The next message or command. Raises Interrupted, Over."""
+        if draft:
+            self.buffer.set_document(Document(draft, len(draft)), bypass_readonly=True)
         return await self._wait(_Reading(asyncio.get_running_loop().create_future(), PROMPT, is_message=True))
 
     def drop_typed(self) -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
+        return await self._read(prompt, menu, draft, choices)
+
+    async def pick(self, prompt: str, rows: Sequence[str]) -> int | None:
+        return int(await self._read(prompt, choices=rows, filters=True))
+
+    async def _read(
+        self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = (), *, filters: bool = False
+    ) -> str:
         """An answer. What stood at the prompt before stands there again afterwards."""
         before, line = self.buffer.document, asyncio.get_running_loop().create_future()
         armed_at = time.monotonic() + PAUSE_S if before.text else 0.0
         self.buffer.set_document(Document(draft, len(draft)), bypass_readonly=True)
         try:
-            return await self._wait(_Reading(line, prompt, menu, choices=choices, armed_at=armed_at))
+            reading = _Reading(line, prompt, menu, choices=choices, filters=filters, armed_at=armed_at)
+            return await self._wait(reading)
         finally:
             self.buffer.set_document(before, bypass_readonly=True)
 
@@ -177,13 +178,17 @@ class Window:
         self._unprinted.extend(pieces)
 
     def output(self, view: View) -> RunOutput:
-        self._interrupted_again, self._run = False, RunOutput(self, Transcript(view))
+        self._interrupted_again, self._run = False, RunOutput(self, Transcript(view, folds=True))
         return self._run
 
     def hide(self, *, on: bool) -> None:
         """Do not show what is typed."""
         self._hidden = on
         self._app.invalidate()
+
+    @property
+    def is_typing(self) -> bool:
+        return bool(self.buffer.text)
 
     @property
     def columns(self) -> int:
@@ -198,6 +203,7 @@ class Window:
         """Every key of ours: a row has the keys, when they count, and what they do."""
         buffer = self.buffer
         chooses = Condition(lambda: bool(self._reading and self._reading.choices))
+        letters = chooses & Condition(lambda: bool(self._reading and not self._reading.filters))
         writes, is_empty = ~is_searching & ~chooses, Condition(lambda: not buffer.text)
         rows: Sequence[tuple[tuple[Keys | str, ...], FilterOrBool, Callable[[KeyPressEvent], object]]] = (
             (("enter",), writes, lambda _: self._enter()),
@@ -208,12 +214,14 @@ class Window:
             (("up",), chooses, lambda _: self._move(-1)),
             (("down",), chooses, lambda _: self._move(1)),
             (("enter",), chooses, lambda _: self._choose(None)),
-            ((Keys.BracketedPaste,), chooses, lambda _: None),
-            ((Keys.Any,), chooses, lambda event: self._choose(event.data)),
+            ((Keys.BracketedPaste,), letters, lambda _: None),
+            ((Keys.Any,), letters, lambda event: self._choose(event.data)),
             ((ESCAPE,), True, lambda _: self._escape()),
+            (("escape", ESCAPE), True, lambda _: self._escape(times=2)),
             (("c-c",), ~is_searching, lambda _: self._interrupt()),
             (("c-d",), is_empty & ~is_searching, lambda _: self._end()),
             (("c-t",), True, lambda _: self.hooks.switch()),
+            (("c-o",), True, lambda _: self._unfold()),
             (("c-\\",), True, lambda _: self.hooks.stop_call()),
             (("c-z",), True, lambda event: event.app.suspend_to_background()),
         )
@@ -232,12 +240,23 @@ class Window:
 
     def _move(self, rows: int) -> None:
         if reading := self._reading:
-            reading.at = (reading.at + rows) % len(reading.choices)
+            reading.at = (self._at(reading) + rows) % max(1, len(self._offered(reading)))
+
+    def _offered(self, reading: _Reading) -> list[int]:
+        return offered(reading.choices, self.buffer.text if reading.filters else "")
+
+    def _at(self, reading: _Reading) -> int:
+        """The place of the choice among those that are offered: there are fewer of them with each letter."""
+        return max(0, min(reading.at, len(self._offered(reading)) - 1))
 
     def _choose(self, letter: str | None) -> None:
         """Answer with the choice of this letter, or with the one that the arrows chose."""
         reading, now = self._reading, time.monotonic()
         if reading is None or reading.line.done():
+            return
+        if reading.filters:
+            if places := self._offered(reading):
+                reading.line.set_result(str(places[self._at(reading)]))
             return
         letters = [choice.split()[0] for choice in reading.choices]
         if now < reading.armed_at:  # the person was writing something else
@@ -245,7 +264,7 @@ class Window:
         elif (chosen := letter or letters[reading.at]) in ["y", *letters]:  # `y` in every language
             reading.line.set_result(chosen)
 
-    def _escape(self) -> None:
+    def _escape(self, times: int = 1) -> None:
         """Close what is open above the prompt, go back from a question's text, or stop the run."""
         reading = self._reading
         if self._app.layout.is_searching:
@@ -258,6 +277,10 @@ class Window:
             self._interrupt()
         elif not reading.is_message and not reading.line.done():
             reading.line.set_result("")
+        elif reading.is_message and not self.buffer.text and not reading.line.done():
+            before, self._escaped_at = self._escaped_at, time.monotonic()
+            if times > 1 or self._escaped_at - before < TWICE_S:
+                reading.line.set_result("/rewind")
 
     def _take_typed(self) -> None:
         typed = self.buffer.text
@@ -285,6 +308,11 @@ class Window:
         else:  # two keys in one read: the second is for the next prompt
             self._interrupted_again = True
 
+    def _unfold(self) -> None:
+        """Ctrl-O: show the last thought that was folded; again, the one before."""
+        thought = self._run.folded.pop() if self._run and self._run.folded else text("terminal.thought.none")
+        self.print(Text(f"{thought}\n", THINKING))
+
     def _end(self) -> None:
         """Ctrl-D on an empty line."""
         if self._reading is None:
@@ -306,6 +334,8 @@ class Window:
         reading = self._reading
         if reading is None or not reading.choices:
             return reading.menu if reading else ""
+        if reading.filters:
+            return drawn(reading.choices, self._offered(reading), self._at(reading), self.columns)
         return "\n".join(f"{'❯' if at == reading.at else ' '} {row.strip()}" for at, row in enumerate(reading.choices))
 
     def _below(self) -> str:
@@ -326,7 +356,7 @@ class Window:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self.hooks.working:
+            if self.hooks.working or (self._reading and self._reading.filters):  # previews come later
                 self._app.invalidate()
 
     def draw(self, *pieces: RenderableType) -> str:
@@ -362,6 +392,7 @@ class RunOutput:
     def __init__(self, window: Window, transcript: Transcript) -> None:
         self._window = window
         self._transcript = transcript
+        self.folded = transcript.folded
         self._written: list[str] = []
         self._drawn = (0, 0, 0)
         self._next = 0.0

@@ -25,6 +25,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 from prompt_toolkit.output import Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import BaseStyle
 from prompt_toolkit.utils import get_cwidth
@@ -44,6 +45,19 @@ class WordCompleter(Completer):
         typed = document.text_before_cursor
         last = typed[max(typed.rfind(" "), typed.rfind("\n")) + 1 :]
         return [Completion(word, -len(last), display_meta=about) for word, about in self._words(typed)]
+
+
+class HeldOutput(Vt100_Output):
+    """Writes when it is let go, so that several drawings are one."""
+
+    held = False
+
+    def erase_down(self) -> None:
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column: tmux puts the window into the scrollback
+
+    def flush(self) -> None:
+        if not self.held:
+            super().flush()
 
 
 class Drawing(Renderer):

@@ -19,7 +19,7 @@ from tests.support.server.serving import serving
 pytestmark = pytest.mark.usefixtures("chromium")
 
 RICH = (
-    "# A heading\n\nSome `code`, *words*, a [link](https://example.com/) and\n\n"
+    "## A heading\n\n#### One far below\n\nSome `code`, *words*, a [link](https://example.com/) and\n\n"
     "```js\nconst words = 'hello'; // said\n```\n\n"
     "| one | two |\n|---|---|\n| 1 | 2 |\n\n- [x] a task\n- an item\n  1. inside\n\n> quoted\n\n"
     "A note[^1], <kbd>Esc</kbd>, <mark>marked</mark>\n\n[^1]: Its words.\n\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from itertools import pairwise
 
 import pytest
@@ -46,6 +47,13 @@ def test_a_formula_is_printed_as_it_was_written(source: str) -> None:
 def test_a_long_formula_is_one_line_to_copy() -> None:
     formula = "$$" + "a\\,+ " * 40 + "$$\n"
     assert shown(formula, width=30) == formula
+
+
+@pytest.mark.parametrize("mark", ["\\(", "x \\["])
+def test_formulas_without_an_end_take_no_time(mark: str) -> None:
+    began = time.monotonic()
+    assert shown(f"{mark} " * 20_000).count(mark[-1]) == 20_000
+    assert time.monotonic() - began < 15, "each must not look at all the others"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ LIMIT_S = 60
 PROMPT = "\n>"
 BACK_TAB = "\x1b[Z"
 WAITS = "```bash\nuntil [ -e go ]; do sleep 0.01; done\n```"
+LONG = "Some words of no interest. " * 200  # enough for a summary
 WRITE = "```write_file\nnote.txt\nfirst\n```"
 
 
@@ -43,6 +44,25 @@ async def test_escape_stops_the_run_once_and_closes_what_is_open(tmp_path: Path)
             shown.press("\x05\x15One\x1b\rNext.\r")  # Alt-Enter is a new line still
             await shown.until("Again.")
             assert "> One\n  Next." in shown.shown and shown.process.returncode is None
+
+
+async def test_escape_during_a_command_stops_no_run_that_is_over(tmp_path: Path) -> None:
+    provider = Scripted([f"{LONG}Done.", f"{LONG}Done again.", ("So far.", Pause(asyncio.Event()))])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
+            await shown.ends_with(PROMPT)
+            for words in ("One.", "Two."):
+                shown.press(f"{words}\r")
+                await shown.until("again." if words == "Two." else "Done.")
+                await shown.ends_with(PROMPT)
+            shown.press("/compact\r")
+            await shown.ends_with("\n»")
+            shown.press("\x1b")
+            with pytest.raises(TimeoutError):  # a lone Esc is one after a moment
+                async with asyncio.timeout(1):
+                    await shown.until("Stopping")
+            shown.press("so")
+            await shown.until("» so")
 
 
 async def test_escape_withdraws_a_question(tmp_path: Path) -> None:

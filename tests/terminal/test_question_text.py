@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from app.policy.grants import Grant
 from routes.terminal.approval_text import GUTTER, answer, literal_pattern, question
 from routes.terminal.view import View
 from routes.texts.exact import exact, exact_json
+from tools.builtin.outbound_effects import hosts_reached
 
 HIDDEN = {
     "an escape sequence": ("a\x1b[31mb", "a<U+001B>[31mb"),
@@ -69,6 +71,17 @@ def test_no_character_is_left_out_in_any_window(value: str, width: int) -> None:
 def test_it_says_how_long_it_waits() -> None:
     assert "  bash asks each time. It waits until you answer." in rows_of(replace(asked({}), expires_at=None), None)
     assert any("Expires on 2027-01-15" in row for row in rows_of(asked({}), None))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "named"), [("any public host", "any public host"), ("pypi.org and example.com", "pypi.org")]
+)
+def test_the_reason_is_in_a_persons_words(hosts: str, named: str) -> None:
+    effect = hosts_reached({"network": True if hosts == "any public host" else hosts.split(" and ")}, Path())
+    assert effect is not None
+    first = rows_of(asked({"command": "ls"}, reason=f"{effect.what} This run asks first (approval: ask)."), None)[1]
+    assert "This command can reach" in first and named in first
+    assert "You asked to approve changes." in first and "sandbox can read" not in first
 
 
 def test_no_value_passes_for_a_line_of_ours() -> None:

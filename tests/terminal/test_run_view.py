@@ -33,6 +33,8 @@ from app.core.events import (
     ToolStarted,
     fields_of,
 )
+from app.runs.tool_call import PRINTED
+from app.transcript.conversation import STOPPED
 from app.transcript.reply_calls import THOUGHT as DRAFTED
 from routes.terminal.approval_text import form_of, question
 from routes.terminal.exit_codes import exit_code
@@ -62,9 +64,17 @@ def test_a_run_reads_from_top_to_bottom() -> None:
         ANSWERED,
     ]
     assert transcript(events, summary=True) == (
-        "Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
+        "┆ Hm.\nI will look.\n▶ bash\n  echo hello\n✓ bash · exit 0 · 0.2 s\n  hello\nDone.\n  1 step, 1 call\n"
     )
     assert transcript(events).endswith("Done.\n"), "a pipe gets no summary"
+
+
+def test_what_stopped_a_command_is_no_line_of_its_output() -> None:
+    printed = f"{STOPPED} {PRINTED}\n1\n2"
+    shown = transcript([STARTED, ToolFinished("c1", "bash", False, printed, 0.2, lines=90, bytes=900)])
+    assert "90 lines · the model saw 2\n  Stopped. It may have made changes.\n" in shown
+    silent = transcript([STARTED, ToolFinished("c1", "bash", False, STOPPED, 0.2)])
+    assert silent.endswith("✗ bash · 0.2 s\n  Stopped. It may have made changes.\n")
 
 
 def test_a_block_of_code_that_ran_is_shown_once() -> None:
@@ -253,7 +263,7 @@ def test_text_that_was_thought_is_marked_and_not_printed_again() -> None:
     ]
     assert (
         transcript(events)
-        == f"Hm, so.\n{text('terminal.thought')}\nWell.\n✗ bash was refused: {DRAFTED}\nYes.\nMore.\n"
+        == f"Hm, so.\n{text('terminal.thought')}\n┆ Well.\n✗ bash was refused: {DRAFTED}\nYes.\n┆ More.\n"
     )
     screen = io.StringIO()
     Screen(Console(file=screen, force_terminal=True), View(summary=True)).show(TextReclassified(1))

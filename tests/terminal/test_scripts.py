@@ -10,6 +10,7 @@ import stat
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,8 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from rich.console import Console
 
-from app.models.scripted import Scripted
+from app.core.provider import ProviderFailed
+from app.models.scripted import Raise, Scripted
 from routes.terminal.history import StoredHistory
 from routes.terminal.keyboard import Keyboard, Pastes
 from routes.terminal.rendering.blocks import Blocks
@@ -169,3 +171,34 @@ async def test_pipes_are_appended_and_may_be_closed(tmp_path: Path) -> None:
         out, err = await shell("CHAT -p Go. >/dev/full; echo $?; CHAT -p Go. | head -1; echo ${PIPESTATUS[0]}")
         assert out == b"1\nline\n0\n" and err.count(b"\n") == 1 and b"No space left" in err
         assert await shell("CHAT Go. | head -1; echo ${PIPESTATUS[0]}") == (b"line\n0\n", b"")
+
+
+@pytest.mark.anyio
+async def test_one_object_has_the_result_whatever_ended_it(tmp_path: Path) -> None:
+    failure = ProviderFailed("broken", "It is broken.", retryable=False)
+    provider = Scripted(["```bash\necho hello\n```", "*Done.*", [Raise(failure)]])
+    server = serving(tmp_path, provider, prices={"*": {"input": 1000, "output": 2000}})
+
+    async def result(*arguments: str) -> dict[str, Any]:
+        chat = await piped("chat", *arguments, "--output-format", "json", home=tmp_path)
+        out, _ = await chat.communicate()
+        [line] = out.splitlines()
+        made: dict[str, Any] = json.loads(line)
+        assert made["exit_code"] == chat.returncode and made["duration_s"] >= 0
+        return made
+
+    async with asyncio.timeout(LIMIT_S), server as served:
+        url = str(served.client.base_url)
+        made = await result("--url", url, "-p", "Go.")
+        session, run = made["session"], (await served.client.get(f"/runs/{made['run']}")).json()
+        assert (run["session"], run["usage"]["prompt_tokens"]) == (session, made["usage"]["prompt_tokens"])
+        facts = [made[name] for name in ("reason", "text", "rounds", "calls", "model")]
+        assert facts == ["answered", "*Done.*", 2, 1, run["model"]]
+        assert made["cost"] == made["usage"]["cost"] > 0 and made["exit_code"] == 0 and "error" not in made
+        failed = await result("--url", url, "--session", session, "Again.")
+        assert failed["exit_code"] == 1 and failed["run"] and failed["text"] is None
+        assert set(failed["error"]) >= {"code", "message", "retryable"}
+        unknown = await result("--url", url, "--session", "ses_none", "Again.")
+        assert unknown["exit_code"] == 1 and unknown["run"] is None and "ses_none" in unknown["error"]["message"]
+    away = await result("--url", "http://127.0.0.1:9", "Go.")
+    assert away["exit_code"] == 3 and "No dragoman server answers" in away["error"]["message"]

@@ -64,7 +64,7 @@ def test_the_modes_go_round() -> None:
         ({"options": [{}]}, {"endpoints": {}}),
         (OPTIONS, {"endpoints": [{"models": [{"name": 3}]}]}),
         (OPTIONS, {"endpoints": [{"models": [{"name": "m", "window": "x"}]}]}),
-        (OPTIONS | {"workspace": "/a\x1b[2Jb", "sandbox": None}, ENDPOINTS),
+        (OPTIONS | {"workspace": "/a\x1b[2Jb\nc", "sandbox": None}, ENDPOINTS),
     ],
 )
 def test_an_answer_that_is_none_is_done_without(options: Any, endpoints: Any) -> None:
@@ -72,4 +72,5 @@ def test_an_answer_that_is_none_is_done_without(options: Any, endpoints: Any) ->
     made.follow(RunStarted("r", "s", "e/m", [], {}))
     made.follow(Usage(1, 1, 1, 1, measured=False))
     made.next_mode()
-    assert "\x1b" not in "".join(made.facts()) and made.mode
+    facts = "".join(made.facts())
+    assert "\x1b" not in facts and "\n" not in facts and made.mode

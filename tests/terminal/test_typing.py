@@ -93,6 +93,26 @@ async def test_words_answer_the_program_that_asks_and_a_key_turns_them_to_the_ag
     assert sent[-2:] == ["Be brief.", "And?"] and "Zoe" not in sent
 
 
+async def test_words_begun_before_a_program_asks_stay_the_agents(tmp_path: Path) -> None:
+    asks = "until [ -e go ]; do sleep 0.01; done; read -p 'Delete all? [y/N] ' go; echo \"It is <$go>.\""
+    provider = Scripted([f"```bash\n{asks}\n```", "Done."])
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:
+        async with terminal("chat", "--url", str(served.client.base_url), home=tmp_path) as shown:
+            await shown.ends_with(PROMPT)
+            shown.press("Do it.\r")
+            await shown.until("▶ bash")
+            shown.press("yes but")
+            await shown.until("» yes but")
+            (tmp_path / "work/go").touch()
+            await shown.until("Enter writes to the agent · Ctrl-T: to bash")
+            shown.press(" not all\r")
+            await shown.until("Queued: the agent reads it")
+            shown.press("\x14n\r")
+            await shown.until("It is <n>.")
+            await shown.until("Done.")
+    assert "yes but not all" in [message.text for message in provider.requests[-1].messages]
+
+
 async def test_what_is_not_sent_begins_the_next_message(tmp_path: Path) -> None:
     provider = Scripted(["```bash\nuntil [ -e go ]; do sleep 0.01; done\n```", "Done.", "Again."])
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, provider) as served:

@@ -14,7 +14,7 @@ import pytest
 from tools.base.outcome import Progress, Result, ToolFailed
 from tools.base.rights import Risk
 from tools.tool import Context, Tool, answering
-from tools.toolbox import Allow, Decision, Refuse, Toolbox
+from tools.toolbox import OTHERWISE, Allow, Decision, Refuse, Toolbox
 
 Seen = list[Progress | Result]
 ANY = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -83,10 +83,22 @@ def toolbox() -> Toolbox:
     [
         ("echo", [Result(True, "hello")]),
         ("failing", [Result(False, "There is no such thing: try another.")]),
-        ("breaking", [Result(False, "breaking broke: KeyError('inner'). Try another way.")]),
-        ("silent", [Progress(1.0), Result(False, "silent ended without a result. Try another way.")]),
+        (
+            "breaking",
+            [Result(False, "breaking broke: KeyError('inner'). Try another way.", advice=OTHERWISE)],
+        ),
+        (
+            "silent",
+            [
+                Progress(1.0),
+                Result(False, "silent ended without a result. Try another way.", advice=OTHERWISE),
+            ],
+        ),
         ("talkative", [Progress(1.0), Result(True, "first")]),
-        ("untidy", [Result(False, "untidy broke: OSError('could not tidy up'). Try another way.")]),
+        (
+            "untidy",
+            [Result(False, "untidy broke: OSError('could not tidy up'). Try another way.", advice=OTHERWISE)],
+        ),
     ],
 )
 def test_every_call_ends_with_exactly_one_result(toolbox: Toolbox, name: str, seen: Seen) -> None:

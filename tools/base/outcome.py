@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from tools.base.advice import advice_of
 from tools.base.hidden_fields import repr_without
 from tools.base.output_buffer import OutputBuffer
+from tools.base.patterns import lazy_pattern
 from tools.base.screen import Window
 
 MOST_BYTES = 5 << 20  # of one picture: more is refused by the large services
@@ -19,6 +19,45 @@ MOST_PICTURES = 8  # of one result
 T = TypeVar("T")
 TypeIn = Callable[[bytes], int]
 Resize = Callable[[Window], None]
+
+
+# The end of a message about a call that is for the model alone: what to do next, which a person does not do. Whole
+# sentences of the server's own: a text from elsewhere that a message quotes must not hide a word from a person.
+_LONGEST = 400  # characters
+_SENTENCES = (
+    "Go on with(?:out(?: it| searching)?| what you know)(?:, and (?:say so|tell the person(?: what is wrong)?))?|"
+    "Go on without it, and tell the person what you left out: only a person can allow it, in a run that asks. To quote "
+    "such text, put it between back-ticks|Go on without(?: it)?, or ask the person|"
+    "Ask the person(?: for what you need)?|Do it yourself|Use another tool|"
+    "Answer (?:from what you know|here instead|with the plan)|Make it again if it is still needed|"
+    "Send the call again(?: without(?: them)?| with flatter ones| as valid JSON|, with a (?:JSON object|tag for each "
+    "argument)| with its parameters alone, each in its own tags)?|Send the whole call again, shorter if need be|"
+    r"Call [\w.:-]+ again with one whole JSON object(?:; if they are long, in smaller steps)?|"
+    "Call again, (?:with (?:the|a) tool's name|in smaller steps)|Call one of the tools instead|"
+    "Call it with these arguments, and the person is asked again|Correct this and call again|"
+    "Check before doing it again|Decide yourself, or (?:say what is missing|end your turn with what you need to know)|"
+    "Find out what changes it, read it again, and then try once more|Write the text in your answer|"
+    "Try other words(?:, or (?:the language of the files|ask the person)|, for what the tool would do)|"
+    r"There are: [\w.:, -]+|There are no tools: answer without them|recall_memory shows the ids|"
+    "Fetch that itself if it is what you want|If you want that page, call web_fetch with its own address|"
+    "A result's own note has its id|It must match exactly, spaces included|"
+    "Do not ask it again: go on without the answer, or end your turn with what you need to know"
+)
+_PARTS = (
+    "try another page|try again once, or another page|look for a page about it|check the name, or try another address|"
+    "check the address, or (?:try another|begin at the site's first page)|write it as (?:192.0.2.1|valid text)|"
+    "write it (?:in full, as|as|as in) https://example.com/page|leave out what stands before the @|"
+    "use a URL without a port, or with one from 1024(?: to 65535)?|give an offset (?:below that|from 0 to [0-9]+)|"
+    "give the text to replace, or make the whole file with write_file|add lines around it so that it is unique|"
+    "change one of them|wait until the person has decided on them"
+)
+_ADVICE = lazy_pattern(rf"(?: (?:{_SENTENCES})|: (?:{_PARTS})|; use another site)\.\Z")
+
+
+def advice_of(message: str) -> str:
+    """Return the advice at the end of a message, with what is before it; empty if it ends otherwise."""
+    found = _ADVICE.search(message[-_LONGEST:])
+    return found[0] if found else ""
 
 
 class ToolFailed(Exception):

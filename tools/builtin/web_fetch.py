@@ -157,8 +157,8 @@ def _redirect(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
         )
     if not same_origin(url, to):
         raise ToolFailed(
-            f"{shown(url)} redirects to another site, and nothing was fetched from there. If you want that page, call "
-            f"web_fetch with its own address: {visible(str(to))[:MAX_LOCATION]}"
+            f"{shown(url)} redirects to another site, and nothing was fetched from there: "
+            f"{visible(str(to))[:MAX_LOCATION]} If you want that page, call web_fetch with its own address."
         )
     return to
 

@@ -81,7 +81,7 @@ class Summariser(Struct):
         """
         measure = self.utility.counter.measure
         messages = conversation.messages
-        window = await self.utility.counter.window()
+        window = await self.utility.counter.window(conversation.session)
         conversation.log_event(Notice("context", STARTED))  # now, because the answer waits for the summary
         events: list[AgentEvent] = []
         try:

@@ -151,7 +151,7 @@ def bad_status(url: str, status: int, text: str, retry_after_s: float | None = N
     wait = f" It asks to wait {ceil(retry_after_s)} s." if retry_after_s else ""
     message = f"{redact_url(url)} answered {status}{body}{full_stop(body)} {row.advice}{wait}"
     cause = reason if any(map(str.isalnum, reason)) else f"status {status}"
-    return provider_failure(row, message, text, row.meant or status, retry_after_s, cause=cause)
+    return provider_failure(row, message, text, row.meant or status, retry_after_s=retry_after_s, cause=cause)
 
 
 def error_in_stream(url: str, error: Any) -> ProviderFailed:
@@ -167,7 +167,13 @@ def error_in_stream(url: str, error: Any) -> ProviderFailed:
 
 
 def provider_failure(
-    row: Remedy, message: str, text: str, status: int | None = None, retry_after_s: float | None = None, cause: str = ""
+    row: Remedy,
+    message: str,
+    text: str,
+    status: int | None = None,
+    *,
+    retry_after_s: float | None = None,
+    cause: str = "",
 ) -> ProviderFailed:
     """Build the failure of a row, with the context limit if the server's message contains it."""
     window = limit_in(text) if row.code == CONTEXT.code else None

@@ -165,7 +165,7 @@ class Digests:
         answer = await self._ask_behind(query, run, messages)
         if answer is None:
             conversation = conversation_of(run, [], self._journal.put, self._journal)
-            data = {DATA: ends_of(transcript(messages), await query.room())}
+            data = {DATA: ends_of(transcript(messages), await query.room(conversation))}
             answer = await query.ask(RULE, data, query.reply(), RunTotals(), conversation, most_tokens=MOST_TOKENS)
         await self._journal.flush()
         if answer.trouble:

@@ -39,7 +39,7 @@ WORDS: dict[Outcome, str] = {"failed": "failed", "refused": "not run", "unknown"
 
 async def synthesise(side_query: SideQuery, reply: Reply, totals: RunTotals, conversation: Conversation) -> SideAnswer:
     """An answer from a fresh start, with few words to read. Raises BudgetSpent, StoreFailed."""
-    room = await side_query.room()
+    room = await side_query.room(conversation)
     data = words_of(conversation, room // 4)
     if totals.actions:
         data["What was done"] = listed(totals, room // 8)

@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True):
 
 async def verify(side_query: SideQuery, totals: RunTotals, conversation: Conversation) -> Verdict:
     """Raises StoreFailed."""
-    room = await side_query.room()
+    room = await side_query.room(conversation)
     data = words_of(conversation, room // 2) | {"The assistant's actions": listed(totals, room // 2)}
     reply = side_query.reply()
     try:

@@ -48,7 +48,8 @@ OTHER_CALL = "The call is not the one that this link was made for. Open dragoman
 DECISIONS: Mapping[str, Literal["approve", "deny"]] = {"approve": "approve", "deny": "deny"}
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     ),
     # The address of the page goes nowhere. With `no-referrer` the form's Origin would be `null`, which is refused.
     "Referrer-Policy": "strict-origin",
@@ -111,8 +112,7 @@ class Page:
     def outcome(self, row: ApprovalRow, status: int) -> Response:
         """Show the decision that stands: by whom, and by which door."""
         door = self.text(f"approvals.door.{row.door}") if row.door in DOORS else ""
-        person = self.text("by.you") if row.by == row.principal else row.by or ""
-        by = f"{person} {door}".strip()
+        by = f"{row.by or ''} {door}".strip()
         words = self.text(f"approvals.elsewhere.{row.state}", by=by)
         return self.answer(words, f"<p><code>{escape(one_line(row.name))}</code></p>", status)
 

@@ -20,7 +20,7 @@ import { guarded } from "./dom/errors.js";
 import { yieldToBrowser } from "./dom/scheduling.js";
 import { t } from "./dom/texts.js";
 
-const TOUCHED = ["pointermove", "pointerdown", "keydown"];
+const TOUCHED = ["pointerdown", "keydown"]; // browsers make up moves of a pointer that rests
 const SOON_MS = 20_000;
 /** Passed to the `start(page)` of each part. */
 const page = {
@@ -64,8 +64,7 @@ page.at("conversation").addEventListener("page", ({ detail }) => (detail.page = 
 page.store.watch("me", nameReader);
 page.store.watch("reminders", async (rows) => rows.length && (await import("./chat/reminders.js")).start(page));
 /** What shows turns comes when a person does something, or else a while after the page. */
-function prepareSoon({ type, movementX, movementY } = {}) {
-  if (type === "pointermove" && !movementX && !movementY) return; // the page has come under the pointer
+function prepareSoon() {
   clearTimeout(soon);
   for (const kind of TOUCHED) removeEventListener(kind, prepareSoon);
   page.conversation.prepare().catch(() => null); // it is tried again when it is needed

@@ -30,10 +30,11 @@ from routes.terminal.view import printable
 from routes.texts import text
 from tools.base.patterns import lazy_pattern
 
-# As the page has them (markdown/math.js): neither money nor variables of a shell.
+# As the page has them (markdown/math.js): neither money nor variables of a shell. None holds the beginning of another:
+# a search for its end would pass all those without one.
 FORMULA = lazy_pattern(
     r"(?<!\w)(?:\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\\\n]|\\.)*(?<!\s)\$(?![^\W_]))"
-    r"|\\\((?!\s*\\\)).+?\\\)|\\\[(?!\s*\\\]).+?\\\]",
+    r"|\\\((?!\s*\\\))(?:[^\\]|\\[^(])+?\\\)|\\\[(?!\s*\\\])(?:[^\\]|\\[^\[])+?\\\]",
     re.DOTALL,
 )
 MONEY = lazy_pattern(r"\$\d[\d.,]*(?![^$]*[\\^_={}<>+])[^$]*[^\W\d_]{2}")

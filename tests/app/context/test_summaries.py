@@ -206,6 +206,17 @@ async def test_the_conversations_own_model_is_asked_behind_its_own_request(tmp_p
         assert read[0].text == tried.rows[0].text and "left out" in read[1].text, "as it went out before"
 
 
+async def test_a_limit_that_a_session_has_met_holds_for_its_summary(tmp_path: Path) -> None:
+    async with desk(tmp_path, NOTES) as tried:
+        tried.window = 10 * WINDOW
+        view, said = tried.view(), tried.conversation(long(60))
+        await view.fit(said, TOOLS, RoundPlan(), RunTotals())
+        view.counter.refused(5 * WINDOW, WINDOW, said.session)
+        await view.fit(said, TOOLS, RoundPlan(), RunTotals())
+        [asked] = tried.provider.requests
+        assert sum(map(view.counter.measure, asked.whole())) + (asked.max_tokens or 0) <= WINDOW
+
+
 NO_NOTES = (
     "",
     '<tool_call>\n{"name": "web_fetch", "arguments": {}}\n</tool_call>',

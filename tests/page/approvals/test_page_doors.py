@@ -37,7 +37,7 @@ async def test_the_page_of_a_link_decides_without_scripts_and_the_other_page_lea
         await expect(phone.get_by_text("touch one <b><U+202E>")).to_be_visible()
         await shot(phone, "decision-link")
         await phone.get_by_role("button", name="Approve once").click()
-        await expect(phone.get_by_role("heading", name="Approved by you by link")).to_be_visible()
+        await expect(phone.get_by_role("heading", name="Approved by local by link")).to_be_visible()
         assert phone.url.endswith("/decide"), "the token is not in the address any more"
         await expect(page.get_by_text("Seen.")).to_be_visible()
         await until_decided(page)
@@ -53,6 +53,6 @@ async def test_the_page_of_a_link_decides_without_scripts_and_the_other_page_lea
         await until_decided(page)
         [row] = [one for one in await served.services.store.audit(10**9, 50) if one[1].why.startswith("scope once")][:1]
         by_link = row[1].why.endswith("by link")
-        words = "Denied by you by link" if by_link else "Approved by you on the page"
+        words = "Denied by local by link" if by_link else "Approved by local on the page"
         await expect(phone.get_by_role("heading", name=words)).to_be_visible()
         assert by_link == (row[1].decision == "denied")

@@ -9,7 +9,7 @@ import pytest
 from app.models.scripted import Scripted
 from tests.support.models.replies import native_bash
 from tests.support.page.browser import browsing, expect, home
-from tests.support.page.stories import cards, page_of_turn
+from tests.support.page.stories import cards, held, page_of_turn, shell
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -90,6 +90,18 @@ async def test_what_was_under_way_when_a_run_ended_is_told(tmp_path: Path) -> No
         assert found[5:] == [1_000_000, True, [24, 5_024, 10_024, 12_000]], "all of it can be looked at"
         found = await page.evaluate(STATES, cancelled)
         assert [found[0].endswith("stopped"), found[1:]] == [True, last]
+
+
+async def test_what_stopped_a_command_is_no_line_of_its_output(tmp_path: Path) -> None:
+    async with page_of_turn(tmp_path, shell(f"seq 3; {held()}")) as (_, _, page):
+        card = cards(page)
+        await expect(card.locator(".tail")).to_contain_text("3")
+        await page.locator("#composer").get_by_role("button", name="Stop").click()
+        for _ in range(2):
+            await expect(card.get_by_text("Stopped. It may have made changes.")).to_be_visible()
+            await expect(card.locator(".tail")).to_have_text("1\n2\n3")
+            await expect(card.locator(".tail-bar")).to_contain_text("3 lines")
+            await page.reload()
 
 
 async def test_many_calls_that_are_written_at_once_are_laid_out_once(tmp_path: Path) -> None:

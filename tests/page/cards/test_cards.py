@@ -280,7 +280,7 @@ async def test_results_are_shown_as_what_they_are(tmp_path: Path) -> None:
         ],
         [Call(0, "telepathy", {"whom": "you"}, "native"), native_bash("echo '{\"a\": [1]}'; seq 1 9000", 1)],
         [Call(0, "web_search", {"query": "green tea"}, "native")],
-        "Done.",
+        ("Done.", Pause(asyncio.Event())),  # a run that ends folds its cards
     )
     async with (
         upstream(answer(json.dumps({"results": [GREEN, FORGED]}))) as engine,

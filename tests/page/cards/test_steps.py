@@ -11,13 +11,15 @@ from app.core.provider import CallForm
 from app.models.scripted import Reply, Scripted
 from parsing import Call, Thought
 from tests.support.page.browser import PHONE, STORY_S, browsing, expect, home, say
-from tests.support.page.stories import cards, held, let_go, page_of_turn, turns
+from tests.support.page.stories import begun, cards, held, let_go, page_of_turn, turns
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
 WRITTEN = "".join(f"line_{number} = {number}\n" for number in range(5))
+LONG = 8  # turns of a conversation that has an outline
 READ_MISSING = Call(1, "read_file", {"path": "gone.txt"}, "native")
+LISTS = [Call(at, "list_files", {"path": ".", "pattern": one}, "native") for at, one in enumerate(("a*", "b*"), 2)]
 
 
 def bash(command: str) -> Call:
@@ -30,7 +32,7 @@ def write(path: str, content: str) -> Call:
 
 STEPS: tuple[Reply, ...] = (
     ("First I look.", bash("echo one")),
-    (Thought("And now?"), "Then I write.", write("feed.py", WRITTEN), READ_MISSING),
+    (Thought("And now?"), "Then I write.", write("feed.py", WRITTEN), READ_MISSING, *LISTS),
     (bash(f"echo begun; {held()}; true"),),
     "It is done.",
 )
@@ -39,12 +41,12 @@ STEPS: tuple[Reply, ...] = (
 async def test_the_calls_of_a_turn_are_a_line_once_it_has_ended(tmp_path: Path) -> None:
     async with page_of_turn(tmp_path, *STEPS) as (_, _, page):
         line = page.locator(".steps-line")
-        await expect(cards(page, 3).locator(".tail")).to_contain_text("begun")
+        await expect(cards(page, 5).locator(".tail")).to_contain_text("begun")
         await expect(line).to_have_count(0)
         await expect(cards(page, 1)).to_contain_text("2 more changed lines")
         let_go(tmp_path)
-        await expect(line).to_contain_text("4 steps")
-        await expect(line).to_contain_text("Ran 2 commands, wrote 1 file")
+        await expect(line).to_contain_text("6 steps")
+        await expect(line).to_contain_text("Ran 2 commands, wrote 1 file, used tools 2 times")
         await expect(line).to_contain_text("1 failed")
         await expect(page.get_by_text("First I look.")).to_be_visible()
         await expect(page.get_by_text("It is done.")).to_be_visible()
@@ -56,7 +58,7 @@ async def test_the_calls_of_a_turn_are_a_line_once_it_has_ended(tmp_path: Path) 
         await line.focus()
         await page.keyboard.press("Enter")
         await expect(line).to_have_attribute("aria-expanded", "true")
-        await expect(page.locator(".card:visible")).to_have_count(4)
+        await expect(page.locator(".card:visible")).to_have_count(6)
         await expect(page.get_by_text("Then I write.")).to_be_visible()
         await line.click()
         await expect(page.locator(".card:visible")).to_have_count(1)
@@ -82,6 +84,44 @@ async def test_what_is_read_stays_open_and_one_call_stays_a_card(tmp_path: Path)
         await expect(page.get_by_text("Last.")).to_be_visible()
         await expect(cards(page, 2)).to_be_visible()
         await expect(page.locator(".steps-line")).to_have_count(1)
+
+
+async def test_a_thought_with_the_focus_stays_when_the_run_ends(tmp_path: Path) -> None:
+    replies: tuple[Reply, ...] = (
+        (bash("echo one"),),
+        (Thought("And now?"), bash("echo two")),
+        (bash(f"echo begun; {held()}; true"),),
+        "It is done.",
+    )
+    async with page_of_turn(tmp_path, *replies) as (_, _, page):
+        await expect(cards(page, 2).locator(".tail")).to_contain_text("begun")
+        thought = page.locator(".reasoning summary")
+        await thought.focus()
+        let_go(tmp_path)
+        await expect(page.get_by_text("It is done.")).to_be_visible()
+        await expect(thought).to_be_focused()
+
+
+HEADINGS = "### One\n\n### Two\n\n### Three\n\n"
+
+
+async def test_the_outline_leads_to_places_among_folded_steps(tmp_path: Path) -> None:
+    script: list[Reply] = [(HEADINGS, bash("echo one")), (HEADINGS, bash("echo two")), *["Done."] * LONG]
+    async with (
+        asyncio.timeout(STORY_S),
+        serving(tmp_path, Scripted(script, call_form=CallForm.NATIVE), approval_admin="sandboxed") as served,
+        browsing() as browser,
+    ):
+        session = await begun(served, LONG)
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        await page.get_by_role("button", name="Outline").click()
+        line, place = page.locator(".steps-line"), page.locator(".answer").get_by_text("Three").nth(1)
+        await expect(line).to_have_count(1)
+        await expect(place).to_be_hidden()
+        await page.locator(".outline").get_by_role("button", name="Three").nth(1).click()
+        await expect(place).to_be_focused()
+        await expect(line).to_have_attribute("aria-expanded", "true")
 
 
 async def test_a_phone_keeps_the_conversation_beside_a_call_that_waits(tmp_path: Path) -> None:

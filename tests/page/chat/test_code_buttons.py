@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.core.provider import CallForm
-from app.models.scripted import Scripted
+from app.models.scripted import Reply, Scripted
 from parsing import Call
 from tests.support.page.browser import browsing, expect, home
 from tests.support.page.stories import code_block, show_answer
@@ -21,7 +21,7 @@ PYTHON = 'print("""\n```\n""")'
 
 async def test_code_is_run_by_a_message_and_through_the_gate(tmp_path: Path) -> None:
     answer = f"````python\n{PYTHON}\n````\n\n{code_block('json', '{}')}The end."
-    script = [answer, [Call(0, "bash", {"command": "touch made"}, "native")], "It ran."]
+    script: list[Reply] = [answer, [Call(0, "bash", {"command": "touch made"}, "native")], "It ran."]
     async with serving(tmp_path, Scripted(script, call_form=CallForm.NATIVE)) as served, browsing() as browser:
         page = await browser.page()
         await show_answer(page, home(served))

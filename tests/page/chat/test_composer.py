@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Route
 
 from app.models.scripted import Pause, Scripted
 from tests.support.models.pictures import CAT, LAW
@@ -30,6 +31,15 @@ HAND_OVER = """([type, files]) => {
     ? new ClipboardEvent("paste", { clipboardData: carried, bubbles: true, cancelable: true })
     : new DragEvent(type, { dataTransfer: carried, bubbles: true, cancelable: true });
   (type === "paste" ? target : document.body).dispatchEvent(event);
+}"""
+
+
+# Whether a select has no room for the word that is chosen.
+CUT = """(box) => {
+  const measure = document.createElement("canvas").getContext("2d"), style = getComputedStyle(box);
+  measure.font = style.font;
+  const room = box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return measure.measureText(box.selectedOptions[0].text).width > room + 1;
 }"""
 
 
@@ -112,6 +122,51 @@ async def test_stop_ends_this_run_by_button_and_by_key(tmp_path: Path) -> None:
         await expect(page.get_by_text("Stopped.")).to_have_count(3)
         await expect(box).to_have_value("/")
         assert not await served.services.runs.of("local")
+
+
+async def test_escape_closes_commands_that_are_still_being_loaded(tmp_path: Path) -> None:
+    loading, let_load = asyncio.Event(), asyncio.Event()
+
+    async def slow(route: Route) -> None:
+        loading.set()
+        await let_load.wait()
+        await route.continue_()
+
+    async with (
+        serving(tmp_path, Scripted([("First.", Pause(asyncio.Event()))])) as served,
+        browsing() as browser,
+    ):
+        page = await browser.page()
+        await page.route(re.compile("/js/.*completion"), slow)
+        await page.goto(home(served))
+        await say(page, "Begin.")
+        await expect(page.get_by_text("First.")).to_be_visible()
+        box = page.get_by_role("textbox", name="Message")
+        await box.press("/")
+        await loading.wait()
+        await box.press("Escape")
+        let_load.set()
+        await expect(page.locator("#commands")).to_be_attached()
+        await expect(page.locator("#commands")).to_be_hidden()
+        await box.press("n")
+        await expect(page.get_by_role("option", name="/new")).to_be_visible()
+        assert len(await served.services.runs.of("local")) == 1
+        await expect(page.get_by_text("Stopped.")).to_have_count(0)
+
+
+async def test_the_words_of_the_choice_of_approvals_are_whole(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        for language, width in (("en", 320), ("de", 320), ("de", 390), ("en", 1000), ("de", 1280)):
+            page = await browser.page(viewport={"width": width, "height": 700}, locale=language, has_touch=width < 1000)
+            await page.goto(home(served))
+            if width >= 1000:
+                await page.get_by_role("button", name=re.compile("Settings|Einstellungen")).click()  # its panel takes room
+            mode = page.locator(".composer-tools .choice").first
+            await page.locator("#composer-text").fill("Hello")
+            await expect(mode.locator("option").first).not_to_have_text(re.compile("Default|Standard"))
+            for value in ("", "ask", "auto"):
+                await mode.select_option(value)
+                assert not await mode.evaluate(CUT), (language, width, value)
 
 
 async def test_the_box_keeps_the_focus_of_a_message_to_the_running_turn(tmp_path: Path) -> None:
@@ -306,3 +361,15 @@ async def test_a_long_paste_is_an_attachment_that_can_be_read_and_put_into_the_m
         await page.reload()
         await expect(shown).to_contain_text("line 0 of")
         await expect(attached).to_be_hidden()
+
+
+async def test_half_a_character_of_a_paste_does_not_keep_the_message_from_being_sent(tmp_path: Path) -> None:
+    model = Scripted(["I have read it."])
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.evaluate(f"({PASTE})('\\ud83d' + 'x'.repeat(4_500))")
+        await expect(page.get_by_role("list", name="Attached files").get_by_role("listitem")).to_have_count(1)
+        await page.get_by_role("textbox", name="Message").press("Enter")
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        assert "\ufffdxxx" in model.requests[-1].messages[-1].text

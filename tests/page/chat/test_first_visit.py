@@ -27,7 +27,8 @@ async def test_a_first_visit_says_what_the_embedded_model_is_and_connects_anothe
         page = await browser.page()
         await page.goto(home(served))
         note = page.get_by_role("region", name="About the demonstration model")
-        await expect(note).to_contain_text("is a tiny demonstration model and often wrong.")
+        await expect(note).to_contain_text("is tiny and often wrong.")
+        assert (await box_of(note))["height"] < 44, "one line"
         await expect(page.get_by_role("button", name="Send")).to_be_disabled()
         edges = [(await box_of(page.locator(one)))["x"] for one in (".welcome", ".first-visit", ".composer-box")]
         assert len(set(edges)) == 1, "one column"

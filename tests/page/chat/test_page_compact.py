@@ -43,7 +43,7 @@ async def test_the_terminal_has_the_conversation_summarised(tmp_path: Path) -> N
             await shown.ends_with("\n>")
             shown.press("/compact\r")
             await shown.until("There is no conversation to summarise yet.")
-            shown.press("/resume\r")
+            shown.press("/resume\r\r")
             await shown.until("Sort the letters")
             shown.press("/compact\r")
             await shown.until("The first 4 messages were summarised to save context:")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Route
 
 from app.models.scripted import DEMO, Scripted
 from tests.support.models.chatting import WHOLE, chat_with
@@ -14,6 +16,7 @@ from tests.support.models.upstream import upstream
 from tests.support.nightly import only_at_night
 from tests.support.page.browser import PHONE, Page, browsing, choose, expect, home, say, shot
 from tests.support.page.stories import too_wide
+from tests.support.page.windows import ALONE
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -149,3 +152,25 @@ async def test_settings_hold_on_to_colours_and_tell_usage_and_decisions(tmp_path
 
 async def background(page: Page) -> str:
     return str(await page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+async def test_the_settings_do_not_guess_who_is_signed_in(tmp_path: Path) -> None:
+    connected = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await connected.wait()
+        await route.continue_()
+
+    async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.add_init_script(ALONE)
+        await page.route("**/events*", late)
+        await page.goto(home(served))
+        await page.get_by_role("button", name="Settings").click()
+        panel = page.get_by_role("complementary", name="Settings")
+        await expect(panel.get_by_text("Loading")).to_be_visible()
+        await expect(panel.get_by_text("proxy")).to_have_count(0)
+        connected.set()
+        await expect(panel.get_by_text("This server has no tokens")).to_be_visible()
+        await expect(panel.get_by_text("Loading")).to_have_count(0)
+        await expect(panel.get_by_text("People", exact=True)).to_be_visible()

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import httpx2
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from routes.terminal.answers import Hooks, Over
+from routes.terminal.choosing import numbered, numbered_choice
 from routes.terminal.event_client import Choices
 from routes.terminal.run_display import Output
 from routes.terminal.screen import Screen, print_piece
@@ -24,6 +26,7 @@ class Paper:
     """`lines` are typed, one after the other; then the person leaves."""
 
     edits = True
+    is_typing = False
 
     def __init__(self, *lines: str) -> None:
         self.hooks = Hooks()
@@ -37,7 +40,7 @@ class Paper:
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
         return await body
 
-    async def message(self) -> str:
+    async def message(self, draft: str = "") -> str:
         if not self._lines:
             raise Over
         return self._lines.popleft()
@@ -47,6 +50,10 @@ class Paper:
 
     async def read(self, prompt: str, menu: str = "", draft: str = "", choices: Sequence[str] = ()) -> str:
         return await self.message()
+
+    async def pick(self, prompt: str, rows: Sequence[str]) -> int | None:
+        self.print(Text(numbered(rows) + "\n"))
+        return numbered_choice(rows, await self.message())
 
     def print(self, *pieces: RenderableType) -> None:
         for piece in pieces:

@@ -28,7 +28,7 @@ const STOPPED = /^This call was stopped before it finished; what it had done by 
 export function forPeople(text, advice) {
   const end = advice && text.endsWith(advice) ? advice.length : 0;
   const shown = text.slice(0, text.length - end) + (end && /^[:;]/.test(advice) ? "." : "");
-  return shown.replace(STOPPED, () => t("card.stopped.output"));
+  return shown.replace(STOPPED, () => t("card.stopped"));
 }
 
 const NOTE_MOST = 300; // length of such a trailer
@@ -61,7 +61,9 @@ const RESULTS = {
 
 function ofProcess({ text, tail, exitCode, lines }) {
   const [end = "", { signal, limit } = {}] = trailer(EXIT, text);
-  const output = text.slice(0, text.length - end.length);
+  const note = t("card.stopped");
+  const stopped = text.startsWith(note);
+  const output = text.slice(stopped ? note.length + 1 : 0, text.length - end.length);
   const why = [
     !exitCode ? null : t("card.exit", { code: String(exitCode) }),
     signal,
@@ -71,6 +73,7 @@ function ofProcess({ text, tail, exitCode, lines }) {
   return {
     element: () => {
       tail.end(output === "(no output)" ? "" : output, lines);
+      if (stopped) return h("p", { class: "card-note" }, note);
       return output === "(no output)" ? h("p", { class: "card-note" }, t("job.silent")) : null;
     },
     brief: () => (output === "(no output)" ? null : [lastLines(output), count]),

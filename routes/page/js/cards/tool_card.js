@@ -206,12 +206,11 @@ export class ToolCard {
     this.#setState(state);
   }
 
-  /** Of a run that has ended: `folds` if it shows no failure, picture or running job, `isRead` if the reader is in it. */
+  /** Of a run that has ended: `folds` if it shows no failure, picture or running job, `isRead` if the reader has opened it. */
   get step() {
     const state = this.#state;
-    const isRead = this.#chosen || this.tail.opened || this.element.contains(document.activeElement);
     return {
-      isRead: isRead || hasSelection(this.element),
+      isRead: this.#chosen || this.tail.opened,
       folds: state === "done" && this.pictures.hidden && !this.job,
       failed: state === "failed" || state === "unknown",
       seconds: this.#seconds ?? 0,

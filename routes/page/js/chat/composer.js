@@ -29,6 +29,7 @@ class Composer {
   #draftSession = null;
   #pastedInto = null; // the draft whose pasted texts are attached
   #completion = null; // of `/` commands, once one was begun
+  #completes = false; // whether their list opens when it is loaded
   #stopping = false;
   #paused = false;
 
@@ -100,6 +101,7 @@ class Composer {
     this.pick = h("input", { type: "file", multiple: true, hidden: true, "aria-label": t("attachments.files") });
     this.when = choice(t("composer.when"), WHEN, (value) => writeStored("when", value), readStored("when"));
     this.mode = choice(t("composer.approvals"), MODES, (value) => this.#modeChanged(value), readStored("approval"));
+    this.#group();
     this.mode.setAttribute("aria-describedby", "composer-mode");
     this.meaning = h("p", { id: "composer-mode", class: "composer-mode faint", role: "status" });
     this.#explainMode();
@@ -174,12 +176,21 @@ class Composer {
     return opener;
   }
 
+  /** The default has the name of its mode, too: the groups tell them apart, and the box shows a short word. */
+  #group() {
+    const { value } = this.mode;
+    const [usual, ...others] = this.mode.options;
+    const group = (key, options) => h("optgroup", { label: t(`composer.approvals.${key}`) }, options);
+    this.mode.replaceChildren(group("default", usual), group("instead", others));
+    this.mode.value = value;
+  }
+
   /** Hides modes that the role does not allow. */
   #offer({ role, approval }) {
     const usual = MODES.find(([value]) => value === approval)?.[1];
     for (const [value, , , needs] of MODES) {
       const option = [...this.mode.options].find((one) => one.value === value);
-      if (!value && usual) option.textContent = t("composer.approvals.default.named", { mode: usual });
+      if (!value && usual) option.textContent = usual;
       option.hidden = option.disabled = Boolean(needs) && role !== needs;
       if (option.hidden && option.selected) this.mode.value = "";
     }
@@ -237,7 +248,10 @@ class Composer {
     if (event.isComposing || event.keyCode === 229) return; // an input method is composing
     if (this.#completion?.key(event)) return;
     const { key, shiftKey, altKey, ctrlKey, metaKey } = event;
-    if (key === "Enter" && !shiftKey && !altKey) {
+    if (key === "Escape" && this.#completes && !this.#completion && this.text.value.startsWith("/")) {
+      event.preventDefault(); // closes the list that is on its way, and stops no run
+      this.#completes = false;
+    } else if (key === "Enter" && !shiftKey && !altKey) {
       event.preventDefault();
       this.form.requestSubmit();
     } else if (key === "ArrowUp" && !this.text.value && !(shiftKey || altKey || ctrlKey || metaKey)) {
@@ -288,7 +302,14 @@ class Composer {
     writeStored(this.#draft, this.text.value);
     this.#grow();
     this.#show();
-    if (this.#completion || this.text.value.startsWith("/")) this.#commands().then((list) => list?.update());
+    if (this.#completion || this.text.value.startsWith("/")) this.#complete();
+  }
+
+  async #complete() {
+    this.#completes = true;
+    const list = await this.#commands();
+    if (list && this.#completes) list.update();
+    else this.#completes = false;
   }
 
   /** What completes commands, loaded with the first `/`; null where it cannot be loaded: then they are messages. */

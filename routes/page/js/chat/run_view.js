@@ -351,7 +351,7 @@ export class RunView {
     this.#cancelButton?.remove();
     const cards = [...this.#cards.values()];
     for (const card of cards) card.runEnded();
-    foldSteps({ view: this, cards, open: !this.restoring && cards.some(({ step }) => step.isRead) });
+    foldSteps({ view: this, cards });
     if (!this.restoring) this.page.documents.endRun();
     const { composer, readOnly } = this.page;
     const offers = {

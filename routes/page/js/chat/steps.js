@@ -1,7 +1,7 @@
 /** The calls of a run that has ended as one line above them: how many steps, how long they took, and what they did. */
 
 import { formatDuration } from "../dom/clock.js";
-import { button, h, icon } from "../dom/elements.js";
+import { button, h, hasSelection, icon } from "../dom/elements.js";
 import { t } from "../dom/texts.js";
 
 const LEAST = 2; // calls; one is a line already
@@ -15,10 +15,13 @@ const DEEDS = {
   ...{ web_search: "searched", search_files: "searched", recall_history: "searched" },
 };
 
-/** Folds the calls of a run, with the thoughts and short texts between them. `open`: somebody reads there. */
-export function foldSteps({ view, cards, open }) {
+const OF_FILES = new Set(["edited", "wrote", "read"]);
+
+/** Folds the calls of a run, with the thoughts and short texts between them; not where somebody reads. */
+export function foldSteps({ view, cards }) {
   for (const { steps, members } of groupsOf(view.body, new Map(cards.map((card) => [card.element, card])))) {
     if (steps.filter((card) => card.step.folds).length < LEAST) continue;
+    const open = !view.restoring && (steps.some(({ step }) => step.isRead) || members.some(isRead));
     members[0].before(lineOf(steps, members, view, open));
   }
 }
@@ -42,6 +45,7 @@ function groupsOf(body, cards) {
   return groups;
 }
 
+const isRead = (member) => member.contains(document.activeElement) || hasSelection(member);
 const isShort = (answer) => answer.textContent.length <= SHORT && !answer.querySelector(LARGE);
 
 function lineOf(steps, members, view, startsOpen) {
@@ -73,7 +77,7 @@ function deedsOf(steps) {
     ({ name }) => DEEDS[name] ?? "used",
   );
   const words = [...done].map(([deed, cards]) => {
-    const count = new Set(cards.map(({ step }) => step.key)).size;
+    const count = OF_FILES.has(deed) ? new Set(cards.map(({ step }) => step.key)).size : cards.length;
     return t(`steps.${deed}`, { count });
   });
   const all = words.join(", ");

@@ -36,7 +36,8 @@ export class Completion {
   /** Follows the text of the box. */
   async update() {
     const typed = TYPED.exec(this.text.value);
-    if (!typed || this.text.value === this.#dismissed) return this.#close();
+    const isHere = document.activeElement === this.text;
+    if (!typed || !isHere || this.text.value === this.#dismissed) return this.#close();
     this.#dismissed = null;
     this.#find(typed[1]);
     const prompts = await promptRows(this.#page);

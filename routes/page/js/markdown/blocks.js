@@ -17,6 +17,7 @@ const LONGEST = 6_000; // characters of a paragraph that is drawn as one
 export class Blocks {
   #open; // from the root to the innermost block
   #changes = null; // how to undo the drawing of a trial
+  #levels = []; // of the last heading and of those above it
   #notes;
   #refs;
 
@@ -245,8 +246,12 @@ export class Blocks {
     this.#push({ kind: "item", container: true, ordered, element, offset: indent + width + wide });
   }
 
+  /** Levels of the page are not skipped where a text skips its own, or begins below its first: only the size differs. */
   openHeading({ level, text }) {
-    const [kind, size] = [`h${Math.min(6, level + 2)}`, `size-${level}`];
+    const before = this.#levels;
+    this.#levels = [...before.filter((one) => one < level), level];
+    this.#changes?.push(() => (this.#levels = before));
+    const [kind, size] = [`h${Math.min(6, this.#levels.length + 2)}`, `size-${level}`];
     this.#push({ kind: "heading", element: this.#say(h(kind, { class: size }), text) });
     this.#open.pop();
   }

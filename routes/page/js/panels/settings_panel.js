@@ -1,7 +1,7 @@
 /** The settings panel: identity, theme, usage of the month; for admins tokens and the audit log. */
 
 import { get } from "../feed/api.js";
-import { button, h, icon, stack } from "../dom/elements.js";
+import { button, fill, h, icon, stack } from "../dom/elements.js";
 import { factList, field, collapsible, formatNumber, select } from "../dom/forms.js";
 import { loadedSection } from "./loaded_section.js";
 import { LANGUAGE, LANGUAGES, locale, t, ts } from "../dom/more_texts.js";
@@ -16,15 +16,27 @@ const KEYS = ["send", "line", "waiting", "decide", "search", "new", "list", "clo
 
 /** Opens the panel, or closes it. */
 export function toggle(page, opener) {
-  return showPanel(page, "settings", t("settings.title"), () => content(page), opener);
+  return showPanel(page, "settings", t("settings.title"), (watch) => settings(page, watch), opener);
 }
 
-function content(page) {
-  const { name, role } = page.store.get("me") ?? {};
+/** Drawn again when the person is known: by the feed's first event, which a lost connection may delay. */
+function settings(page, watch) {
+  const box = h("div", { class: "settings" });
+  let drawn = null;
+  const draw = ({ name, role }) => {
+    if (drawn !== `${role} ${name}`) fill(box, content(page, name, role));
+    drawn = `${role} ${name}`;
+  };
+  if (!page.store.get("me")) draw({});
+  watch("me", draw);
+  return box;
+}
+
+function content(page, name, role) {
   const { version } = page.store.get("server") ?? {};
   const admin = role === "admin";
   const isUser = role !== "guest";
-  return h("div", { class: "settings" }, [
+  return [
     group(
       t("settings.group.account"),
       factList([
@@ -34,7 +46,7 @@ function content(page) {
       ]),
       isSignedIn()
         ? h("div", {}, button(t("settings.sign_out"), signOut))
-        : h("p", { class: "faint" }, t(isLocal(page) ? "settings.open" : "settings.proxied")),
+        : h("p", { class: "faint" }, t(!name ? "loading.short" : isLocal(page) ? "settings.open" : "settings.proxied")),
       section("meter", t("settings.month"), monthly),
       isSignedIn() &&
         section("device", t("devices.title"), async () => (await import("./people/devices.js")).devices()),
@@ -78,7 +90,7 @@ function content(page) {
         section("plug", t("settings.hooks"), async () => (await import("./profiles/hooks.js")).hooks()),
         section("file", t("audit.title"), async () => (await import("./people/audit.js")).audit()),
       ),
-  ]);
+  ];
 }
 
 const SIGNS = {

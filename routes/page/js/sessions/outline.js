@@ -103,7 +103,7 @@ class Outline {
     const box = this.#page.conversation.element;
     const { top, height } = box.getBoundingClientRect();
     const isAbove = ({ element, view }) =>
-      (element ?? view.element).getBoundingClientRect().top <= top + height * READ_AT;
+      !element?.closest("[hidden]") && (element ?? view.element).getBoundingClientRect().top <= top + height * READ_AT;
     const isAtEnd = box.scrollHeight - box.scrollTop - height < 8;
     const last = (places) => (isAtEnd ? places.at(-1) : places.findLast(isAbove));
     // Headings only of this one: browsers lay out what is out of sight when its place is asked for.

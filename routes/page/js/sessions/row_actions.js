@@ -19,6 +19,7 @@ export async function showTurn(page, _row, id, run) {
 export function showPlace({ conversation, panel }, element) {
   if (conversation.element.closest("[inert]")) panel.close(); // it lies over the conversation
   conversation.follower.following = false;
+  element.closest("[hidden]")?.dispatchEvent(new Event("reveal")); // it is among folded steps
   element.tabIndex = -1;
   element.focus({ preventScroll: true });
   element.scrollIntoView({ block: "start" });

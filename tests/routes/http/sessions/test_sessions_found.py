@@ -14,11 +14,12 @@ import pytest
 
 from app.core.messages import Message, dump
 from app.models.scripted import Pause, Scripted
+from app.runs.branching.forking import MOST_BRANCHES
 from app.storage.database import DATABASE
 from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow, SessionRow
 from app.storage.sqlite.schema import SCHEMA
-from routes.http.sessions import FOUND, LISTED, MOST_BRANCHES
+from routes.http.sessions import FOUND, LISTED
 from tests.support.access.people import bearer
 from tests.support.server.serving import Served, serving, until
 

@@ -181,7 +181,7 @@ const NAMED =
 const CHOSEN = "prompt temperature top_p max_output_tokens seed reasoning_effort frequency_penalty presence_penalty";
 const NAMES = ts("conversation.name", [...NAMED.split(" "), ...CHOSEN.split(" ")]);
 const WORDS = {
-  approval: { ...ts("composer.approvals", ["sandboxed", "ask", "auto"]), deny: t("conversation.word.approval_deny") },
+  approval: { ...ts("profiles.approval", ["sandboxed", "ask", "deny"]), auto: t("composer.approvals.auto") },
   when_absent: ts("conversation.word", ["wait", "deny"]),
   memory: ts("conversation.word", ["true", "false"]),
 };
