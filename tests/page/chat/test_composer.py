@@ -361,3 +361,15 @@ async def test_a_long_paste_is_an_attachment_that_can_be_read_and_put_into_the_m
         await page.reload()
         await expect(shown).to_contain_text("line 0 of")
         await expect(attached).to_be_hidden()
+
+
+async def test_half_a_character_of_a_paste_does_not_keep_the_message_from_being_sent(tmp_path: Path) -> None:
+    model = Scripted(["I have read it."])
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.evaluate(f"({PASTE})('\\ud83d' + 'x'.repeat(4_500))")
+        await expect(page.get_by_role("list", name="Attached files").get_by_role("listitem")).to_have_count(1)
+        await page.get_by_role("textbox", name="Message").press("Enter")
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        assert "\ufffdxxx" in model.requests[-1].messages[-1].text
