@@ -1,4 +1,4 @@
-"""The page in the three engines that people use, each driven in its own way: a message is sent and answered."""
+"""The page in the three engines that people use, each driven in its own way: a message, a call, its decision."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SAY = """(() => {{
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ENGINES)
-async def test_a_message_is_answered_in_each_engine(tmp_path: Path, name: str) -> None:
+async def test_a_message_is_answered_and_its_call_approved_in_each_engine(tmp_path: Path, name: str) -> None:
     async with (
         asyncio.timeout(STORY_S),
-        serving(tmp_path, Scripted([["Fine, thanks."]])) as served,
+        serving(tmp_path, Scripted([bash_block("touch one"), "Fine, thanks."]), approval_admin="ask") as served,
         engine(name, tmp_path) as browser,
     ):
         window = await browser.window()
@@ -36,24 +36,15 @@ async def test_a_message_is_answered_in_each_engine(tmp_path: Path, name: str) -
         await window.goto(home(served))
         await window.wait_for("document.querySelector('#app')?.hidden === false")
         await window.evaluate(SAY.format("How are you?"))
-        await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
-        assert (await window.screenshot()).startswith(PNG)
-        assert await window.evaluate("[innerWidth, innerHeight]") == [390, 844]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", ENGINES)
-async def test_the_page_of_one_call_approves_it_in_each_engine(tmp_path: Path, name: str) -> None:
-    async with (
-        asyncio.timeout(STORY_S),
-        serving(tmp_path, Scripted([bash_block("touch one"), "Seen."]), approval_admin="ask") as served,
-        engine(name, tmp_path) as browser,
-    ):
-        turn = asyncio.create_task(served.chat("Go."))
-        window = await browser.window()
-        await window.goto(decision_page(served, await waiting(served)))
+        # The page that a push message opens, in the same window.
+        row = await waiting(served)
+        await window.goto(decision_page(served, row))
         await window.wait_for("document.body.innerText.includes('touch one')")
         await window.wait_for("document.querySelector('button.primary')?.disabled === false")
         await window.evaluate("document.querySelector('button.primary').click()")
         await window.wait_for("document.querySelector('h1').innerText === 'Approved.'")
-        assert (await turn)[-1]["type"] == "run.finished" and (tmp_path / "work/one").exists()
+        await window.goto(f"{home(served)}/#{row['session']}")
+        await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
+        assert (tmp_path / "work/one").exists()
+        assert (await window.screenshot()).startswith(PNG)
+        assert await window.evaluate("[innerWidth, innerHeight]") == [390, 844]

@@ -153,7 +153,7 @@ async def test_windows_whose_worker_dies_get_another_one(tmp_path: Path) -> None
 
 
 async def test_seven_windows_outlive_their_server(tmp_path: Path) -> None:
-    count = at_night(7, 4)
+    count = at_night(7, 3)
     async with asyncio.timeout(STORY_S), AsyncExitStack() as first, browsing() as browser:
         browser.expected.append(CUT)
         served = await first.enter_async_context(serving(tmp_path, Scripted([["Old."]], repeat=True)))

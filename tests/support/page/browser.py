@@ -12,14 +12,14 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests import ROOT
-from tests.support.nightly import NIGHTLY
+from tests.support.nightly import NIGHTLY, at_night
 from tests.support.page.chromium import BROWSER, needed
 from tests.support.server.serving import Served
 
 INSTALLED = ROOT / ".cache/page/node_modules"
 SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nights
 # Both end only a test that is broken: a busy machine may take its time. Each is less than what pytest gives a test.
-LIMIT_MS, STORY_S = 30_000, 110
+LIMIT_MS, STORY_S = at_night(90_000, 30_000), 110
 REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # the first preview shows that the browser keeps it offline
 NARROW = {"width": 1000, "height": 800}  # previews stand in the conversation
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}

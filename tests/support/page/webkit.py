@@ -76,13 +76,11 @@ class WebKitWindow(Waiting):
         return json.loads(answer["text"])
 
     async def resize(self, width: int, height: int) -> None:
-        around = [0, 0]  # of the viewport: the toolbar
-        for _ in range(2):
-            rect = {"width": width + around[0], "height": height + around[1]}
-            await self._driver.send_to(self._handle, "POST", "/window/rect", rect)
-            seen = await self.evaluate("[innerWidth, innerHeight]")
-            around = [rect["width"] - seen[0], rect["height"] - seen[1]]
-        assert seen == [width, height], f"the viewport is {seen}"
+        # Both sizes may be those of a moment ago; what lies between them, the toolbar, is the same.
+        across, down = await self.evaluate("[outerWidth - innerWidth, outerHeight - innerHeight]")
+        rect = {"width": width + across, "height": height + down}
+        await self._driver.send_to(self._handle, "POST", "/window/rect", rect)
+        await self.wait_for(f"innerWidth === {width} && innerHeight === {height}")
 
     async def screenshot(self) -> bytes:
         return base64.b64decode(await self._driver.send_to(self._handle, "GET", "/screenshot"))
