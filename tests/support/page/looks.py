@@ -6,7 +6,7 @@ import asyncio
 import json
 from asyncio import Task
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -219,10 +219,11 @@ class Stage:
             await here
 
     async def _follow(self, message: str, until: str, here: asyncio.Future[None]) -> None:
-        async for event in self.served.turn(message=message, approval="ask"):
-            self.sessions.setdefault(message, event.get("session", ""))
-            if event["type"] == until and not here.done():
-                here.set_result(None)
+        async with aclosing(self.served.turn(message=message, approval="ask")) as turn:
+            async for event in turn:
+                self.sessions.setdefault(message, event.get("session", ""))
+                if event["type"] == until and not here.done():
+                    here.set_result(None)
 
     async def show(self, window: Window, look: Look, *, language: str = "en") -> None:
         """Bring a window to the state, and hold it still."""
