@@ -53,7 +53,7 @@ class Terminal(Protocol):
 
     @property
     def is_typing(self) -> bool:
-        """Whether something stands at the prompt that was not sent."""
+        """True while something stands at the prompt that was not sent."""
         ...
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T: ...

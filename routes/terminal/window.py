@@ -217,7 +217,7 @@ class Window:
             ((Keys.BracketedPaste,), letters, lambda _: None),
             ((Keys.Any,), letters, lambda event: self._choose(event.data)),
             ((ESCAPE,), True, lambda _: self._escape()),
-            (("escape", ESCAPE), True, lambda _: (self._escape(), self._escape())),
+            (("escape", ESCAPE), True, lambda _: self._escape(times=2)),
             (("c-c",), ~is_searching, lambda _: self._interrupt()),
             (("c-d",), is_empty & ~is_searching, lambda _: self._end()),
             (("c-t",), True, lambda _: self.hooks.switch()),
@@ -264,7 +264,7 @@ class Window:
         elif (chosen := letter or letters[reading.at]) in ["y", *letters]:  # `y` in every language
             reading.line.set_result(chosen)
 
-    def _escape(self) -> None:
+    def _escape(self, times: int = 1) -> None:
         """Close what is open above the prompt, go back from a question's text, or stop the run."""
         reading = self._reading
         if self._app.layout.is_searching:
@@ -279,7 +279,7 @@ class Window:
             reading.line.set_result("")
         elif reading.is_message and not self.buffer.text and not reading.line.done():
             before, self._escaped_at = self._escaped_at, time.monotonic()
-            if self._escaped_at - before < TWICE_S:
+            if times > 1 or self._escaped_at - before < TWICE_S:
                 reading.line.set_result("/rewind")
 
     def _take_typed(self) -> None:

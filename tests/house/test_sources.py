@@ -40,7 +40,7 @@ FACADES = {
 # files with tables, whose rows are short and read as columns
 COLUMNS = ("parsing/dialects/", "routes/lanes/catalogue.py", "routes/openapi/operations/")
 # functions that pass on what they are given, or take any number of the same
-ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once", "tagged"}
+ANY_NUMBER = {"to_thread", "partial", "execute", "rows", "write", "insert_once", "suppress", "tagged"}
 # Rooms with a module for each row of a table: a tool, the handlers of a resource, a lane, a wire format, a channel.
 OF_ROWS = {"tools.builtin", "routes.http", "routes.lanes", "app.models.wire", "app.notifications"}
 # small module with a single importer -> why it is a module; a whole folder by its name

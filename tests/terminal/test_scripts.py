@@ -19,7 +19,8 @@ from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 from rich.console import Console
 
-from app.models.scripted import Scripted
+from app.core.provider import ProviderFailed
+from app.models.scripted import Raise, Scripted
 from routes.terminal.history import StoredHistory
 from routes.terminal.keyboard import Keyboard, Pastes
 from routes.terminal.rendering.blocks import Blocks
@@ -174,7 +175,8 @@ async def test_pipes_are_appended_and_may_be_closed(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_one_object_has_the_result_whatever_ended_it(tmp_path: Path) -> None:
-    provider = Scripted(["```bash\necho hello\n```", "*Done.*", RuntimeError("broken")])
+    failure = ProviderFailed("broken", "It is broken.", retryable=False)
+    provider = Scripted(["```bash\necho hello\n```", "*Done.*", [Raise(failure)]])
     server = serving(tmp_path, provider, prices={"*": {"input": 1000, "output": 2000}})
 
     async def result(*arguments: str) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from typing import Any
 
 from rich.text import Text
 
-from routes.terminal.commands.conversation import Conversation
+from routes.terminal.commands.conversation import Conversation, Rewound
 from routes.terminal.event_client import ChatFailed, step
+from routes.terminal.own_shell import without_ran
 from routes.terminal.rendering.markdown import rendered
 from routes.terminal.view import printable
 from routes.texts import text
 
 SHOWN = 20  # sessions of a list
 PREVIEWED = 30  # of those to choose from
+MOST, ROW = 500, 200  # messages to go back to, and characters of each
 LAST = 2  # messages that are shown of a conversation that is resumed
 LONGEST = 4_000  # characters of each
 
@@ -104,6 +106,28 @@ async def start_temporary(talk: Conversation, argument: str) -> None:
     talk.say(text("terminal.temporary"), "dim")
     if argument:
         await talk.send(argument)
+
+
+async def rewind(talk: Conversation, _argument: str) -> None:
+    """Choose a message to stand at the prompt; what is sent next begins a branch before it. Raises ChatFailed."""
+    session = talk.choices.session
+    runs = []
+    if session and not talk.choices.temporary:
+        runs = (await talk.api.get(f"/sessions/{step(session)}/log?runs={MOST}&events=false"))["runs"][::-1]
+    said = [(run["run"], without_ran(str(run["message"].get("text", "")))) for run in runs if run.get("message")]
+    if session is None or not said:
+        talk.problem(text("terminal.rewind.nothing"))
+        return
+    rows = [" ".join(printable(words)[:ROW].split()) or "-" for _, words in said]
+    place = await talk.pick(text("terminal.rewind.prompt"), [text("terminal.rewind.now"), *rows])
+    if place is None:
+        return
+    if place == 0:
+        talk.rewound = None
+        return
+    run, words = said[place - 1]
+    talk.rewound, talk.draft = Rewound(session, run), words
+    talk.say(text("terminal.rewind.done", message=rows[place - 1]), "dim")
 
 
 def _title(row: dict[str, Any]) -> str:

@@ -15,8 +15,7 @@ from app.core.rules import ApprovalMode
 from routes.terminal.attachments import paths_for
 from routes.terminal.commands.conversation import Conversation
 from routes.terminal.commands.prompts import use_prompt
-from routes.terminal.commands.rewind import rewind
-from routes.terminal.commands.sessions import list_sessions, print_document, resume, start_new, start_temporary
+from routes.terminal.commands.sessions import list_sessions, print_document, resume, rewind, start_new, start_temporary
 from routes.terminal.commands.undo import show_changes, undo_last
 from routes.terminal.event_client import step
 from routes.terminal.rendering.figures import cost

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.usefixtures("chromium")
 WRITTEN = "".join(f"line_{number} = {number}\n" for number in range(5))
 LONG = 8  # turns of a conversation that has an outline
 READ_MISSING = Call(1, "read_file", {"path": "gone.txt"}, "native")
+LISTS = [Call(at, "list_files", {"path": ".", "pattern": one}, "native") for at, one in enumerate(("a*", "b*"), 2)]
 
 
 def bash(command: str) -> Call:
@@ -31,7 +32,7 @@ def write(path: str, content: str) -> Call:
 
 STEPS: tuple[Reply, ...] = (
     ("First I look.", bash("echo one")),
-    (Thought("And now?"), "Then I write.", write("feed.py", WRITTEN), READ_MISSING),
+    (Thought("And now?"), "Then I write.", write("feed.py", WRITTEN), READ_MISSING, *LISTS),
     (bash(f"echo begun; {held()}; true"),),
     "It is done.",
 )
@@ -40,12 +41,12 @@ STEPS: tuple[Reply, ...] = (
 async def test_the_calls_of_a_turn_are_a_line_once_it_has_ended(tmp_path: Path) -> None:
     async with page_of_turn(tmp_path, *STEPS) as (_, _, page):
         line = page.locator(".steps-line")
-        await expect(cards(page, 3).locator(".tail")).to_contain_text("begun")
+        await expect(cards(page, 5).locator(".tail")).to_contain_text("begun")
         await expect(line).to_have_count(0)
         await expect(cards(page, 1)).to_contain_text("2 more changed lines")
         let_go(tmp_path)
-        await expect(line).to_contain_text("4 steps")
-        await expect(line).to_contain_text("Ran 2 commands, wrote 1 file")
+        await expect(line).to_contain_text("6 steps")
+        await expect(line).to_contain_text("Ran 2 commands, wrote 1 file, used tools 2 times")
         await expect(line).to_contain_text("1 failed")
         await expect(page.get_by_text("First I look.")).to_be_visible()
         await expect(page.get_by_text("It is done.")).to_be_visible()
@@ -57,7 +58,7 @@ async def test_the_calls_of_a_turn_are_a_line_once_it_has_ended(tmp_path: Path) 
         await line.focus()
         await page.keyboard.press("Enter")
         await expect(line).to_have_attribute("aria-expanded", "true")
-        await expect(page.locator(".card:visible")).to_have_count(4)
+        await expect(page.locator(".card:visible")).to_have_count(6)
         await expect(page.get_by_text("Then I write.")).to_be_visible()
         await line.click()
         await expect(page.locator(".card:visible")).to_have_count(1)

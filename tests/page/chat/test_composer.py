@@ -156,9 +156,11 @@ async def test_escape_closes_commands_that_are_still_being_loaded(tmp_path: Path
 
 async def test_the_words_of_the_choice_of_approvals_are_whole(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served, browsing() as browser:
-        for language, width in (("en", 320), ("de", 320), ("de", 390), ("en", 1280)):
+        for language, width in (("en", 320), ("de", 320), ("de", 390), ("en", 1000), ("de", 1280)):
             page = await browser.page(viewport={"width": width, "height": 700}, locale=language, has_touch=width < 1000)
             await page.goto(home(served))
+            if width >= 1000:
+                await page.get_by_role("button", name=re.compile("Settings|Einstellungen")).click()  # its panel takes room
             mode = page.locator(".composer-tools .choice").first
             await page.locator("#composer-text").fill("Hello")
             await expect(mode.locator("option").first).not_to_have_text(re.compile("Default|Standard"))
@@ -359,3 +361,15 @@ async def test_a_long_paste_is_an_attachment_that_can_be_read_and_put_into_the_m
         await page.reload()
         await expect(shown).to_contain_text("line 0 of")
         await expect(attached).to_be_hidden()
+
+
+async def test_half_a_character_of_a_paste_does_not_keep_the_message_from_being_sent(tmp_path: Path) -> None:
+    model = Scripted(["I have read it."])
+    async with serving(tmp_path, model) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        await page.evaluate(f"({PASTE})('\\ud83d' + 'x'.repeat(4_500))")
+        await expect(page.get_by_role("list", name="Attached files").get_by_role("listitem")).to_have_count(1)
+        await page.get_by_role("textbox", name="Message").press("Enter")
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        assert "\ufffdxxx" in model.requests[-1].messages[-1].text

@@ -26,6 +26,7 @@ class Paper:
     """`lines` are typed, one after the other; then the person leaves."""
 
     edits = True
+    is_typing = False
 
     def __init__(self, *lines: str) -> None:
         self.hooks = Hooks()

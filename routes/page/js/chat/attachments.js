@@ -164,12 +164,13 @@ export function messageOf(text, files) {
   return [...(words ? [{ type: "text", text: words }] : []), ...parts];
 }
 
-/** The text of the user, followed by the short text files, each in a fence with its name. */
+/** The text of the user, followed by the short text files, each in a fence with its name: without halves of characters. */
 export function wordsOf(text, files) {
   const texts = files.filter((file) => file.text !== undefined);
   return [text, ...texts.map((file) => `${file.name}:\n${fenced(file.text, languageOf(file.name))}`)]
     .filter(Boolean)
-    .join("\n\n");
+    .join("\n\n")
+    .toWellFormed();
 }
 
 /** A fence that is longer than any in the text. */

@@ -15,6 +15,8 @@ const DEEDS = {
   ...{ web_search: "searched", search_files: "searched", recall_history: "searched" },
 };
 
+const OF_FILES = new Set(["edited", "wrote", "read"]);
+
 /** Folds the calls of a run, with the thoughts and short texts between them; not where somebody reads. */
 export function foldSteps({ view, cards }) {
   for (const { steps, members } of groupsOf(view.body, new Map(cards.map((card) => [card.element, card])))) {
@@ -75,7 +77,7 @@ function deedsOf(steps) {
     ({ name }) => DEEDS[name] ?? "used",
   );
   const words = [...done].map(([deed, cards]) => {
-    const count = new Set(cards.map(({ step }) => step.key)).size;
+    const count = OF_FILES.has(deed) ? new Set(cards.map(({ step }) => step.key)).size : cards.length;
     return t(`steps.${deed}`, { count });
   });
   const all = words.join(", ");
