@@ -51,7 +51,7 @@ MUTATE = """(text) => {
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 }"""
 # What moves little or is a thin line is seen by its box alone.
-MUTATIONS = (
+MUTATIONS: tuple[tuple[str, list[str], bool | None], ...] = (
     ("", [], False),
     (".welcome-title { letter-spacing: 0.05px }", [], False),  # as another renderer of fonts has it
     (":root { --accent: #0b3f8c }", [], True),
