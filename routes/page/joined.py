@@ -27,6 +27,7 @@ GROUPS = {
         *("js/approvals/call_description.js", "js/approvals/origins.js", "js/approvals/write_preview.js"),
     ),
 }
+TEXTS = "js/dom/texts.js"
 DECIDE = "js/approvals/decide.js"  # a page of its own, joined with all that it imports
 ALONE = ("js/main.js", "js/dom/errors.js")  # the scripts of the index: the second tells that another file is missing
 FROM = lazy_pattern(
@@ -133,9 +134,13 @@ class Modules:
         def later(found: re.Match[str]) -> str:
             quote, source, end = found.groups()
             other = _path(name, source)
-            if (group := self._groups.get(other)) and end:
-                return f'import("{_relative(group, at)}").then((all) => all.{_object(other)})'
-            return f"import({quote}{_relative(other, at)}{quote}{end or ''}"
+            if not end:
+                return f"import({quote}{_relative(other, at)}{quote}"
+            first = "" if TEXTS in members else f'import("{_relative(FIRST, at)}").then((all) => all.'
+            texts = f"{first}{_object(TEXTS)}.ownTexts(){first and ')'}"
+            group = self._groups.get(other)
+            taken = f".then((all) => all.{_object(other)})" if group else ""
+            return f"{texts}.then(() => import({quote}{_relative(group or other, at)}{quote})){taken}"
 
         text = self._texts[name]
         if members:

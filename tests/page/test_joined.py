@@ -29,8 +29,8 @@ def served(modules: dict[str, str], workers: tuple[str, ...] = (), **tables: byt
         ('import "./low.js";', "", 'import { $low } from "../first.js";'),
         (
             'const get = () => import("./low.js");',
-            'const get = () => import("./first.js").then((all) => all.$low);',
-            'const get = () => import("../first.js").then((all) => all.$low);',
+            '$dom_texts.ownTexts()).then(() => import("./first.js")).then((all) => all.$low);',
+            '$dom_texts.ownTexts()).then(() => import("../first.js")).then((all) => all.$low);',
         ),
         ('const get = () => import("./later.js");', 'import("./js/later.js")', 'import("./later.js")'),
         ("const at = import.meta.url;", 'new URL("./js/main_part.js", import.meta.url)', "import.meta.url"),

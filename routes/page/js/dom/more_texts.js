@@ -6,6 +6,7 @@
 import english from "../../texts/en.more.json" with { type: "json" };
 import * as first from "./texts.js";
 
-await first.addTexts(english, ".more");
+await first.ownTexts();
+first.addEnglish(english);
 
 export * from "./texts.js";

@@ -15,11 +15,22 @@ export const locale = navigator.languages.find((tag) => tag.split("-")[0] === la
 const texts = {}; // by key, in the reader's language
 const plurals = new Intl.PluralRules(language);
 document.documentElement.lang = language;
-await addTexts(english);
+let others = null; // the other tables of the reader's language, on their way or here
+Object.assign(texts, await ownTable(""));
+addEnglish(english);
 
-/** Adds a table in English, and what the reader's language has of it; `part`: of the name of its file. */
-export async function addTexts(table, part = "") {
-  Object.assign(texts, table, language === "en" ? {} : await ownTable(part));
+/** Adds a table in English, for what the reader's language does not have. */
+export function addEnglish(table) {
+  Object.assign(texts, { ...table, ...texts });
+}
+
+/**
+ * Loads the reader's other tables, once. Modules that come later are imported behind it (routes/page/joined.py): WebKit
+ * resolves a second import of a module too early while the first one waits within it.
+ */
+export function ownTexts() {
+  others ??= Promise.all([".turns", ".more"].map(async (part) => Object.assign(texts, await ownTable(part))));
+  return others;
 }
 
 /** The text of a key; `{name}` in it becomes the value of that name, numbers grouped as the language does. */
@@ -58,6 +69,7 @@ function chosenLanguage() {
 
 /** Without its table a page is in English rather than not there. */
 async function ownTable(part) {
+  if (language === "en") return {};
   try {
     return (await import(`../../texts/${language}${part}.json`, { with: { type: "json" } })).default;
   } catch {

@@ -1,6 +1,7 @@
 /** The texts of a conversation, which come with its modules (routes/page/joined.py): before all others of them. */
 
 import english from "../../texts/en.turns.json" with { type: "json" };
-import { addTexts } from "./texts.js";
+import { addEnglish, ownTexts } from "./texts.js";
 
-await addTexts(english, ".turns");
+await ownTexts();
+addEnglish(english);
