@@ -18,7 +18,7 @@ from routes.texts import text
 from routes.texts.exact import one_line
 
 LIMIT_S = 3.0
-ORDER = ("sandboxed", "auto", "plan", "ask", "deny")  # of Shift-Tab
+ORDER = ("sandboxed", "ask", "plan", "deny", "auto")  # of Shift-Tab
 
 
 class Standing(Struct):

@@ -110,17 +110,17 @@ async def test_shift_tab_changes_the_mode_from_the_next_message_on(tmp_path: Pat
             shown.press("Go.\r")
             await shown.until("▶ bash")
             shown.press(BACK_TAB)
-            await shown.until("! Approvals: auto, from your next message on.")
+            await shown.until("! Approvals: ask, from your next message on.")
             (tmp_path / "work/go").touch()
             await shown.ends_with(PROMPT)
-            await shown.until_holds(lambda window: window.endswith("· auto"))
-            for mode in ("plan", "ask", "deny", "sandboxed", "auto", "plan"):
+            await shown.until_holds(lambda window: window.endswith("· ask"))
+            for mode in ("plan", "deny", "auto", "sandboxed", "ask", "plan"):
                 shown.press(BACK_TAB)
                 await shown.until_holds(lambda window: window.endswith(f"· {mode}"))  # noqa: B023
             shown.press("Plan.\r")
             await shown.until("Planned.")
             await shown.ends_with(PROMPT)
-            shown.press(BACK_TAB + BACK_TAB)
+            shown.press(BACK_TAB)
             await shown.until_holds(lambda window: window.endswith("· deny"))
             shown.press("Deny.\r")
             await shown.until("Denied.")
@@ -137,7 +137,7 @@ async def test_guests_and_users_are_not_offered_what_is_for_admins(tmp_path: Pat
         url = str(served.client.base_url)
         async with terminal("chat", "--url", url, "--token", token, home=tmp_path) as shown:
             await shown.until_holds(lambda window: window.endswith("· sandboxed"))
-            for mode in ("plan", "ask", "deny", "sandboxed"):
+            for mode in ("ask", "plan", "deny", "sandboxed"):
                 shown.press(BACK_TAB)
                 await shown.until_holds(lambda window: window.endswith(f"· {mode}"))  # noqa: B023
 

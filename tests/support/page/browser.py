@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, ViewportSize, expect
 
 from tests import ROOT
 from tests.support.nightly import NIGHTLY, at_night
@@ -22,7 +22,7 @@ SHOTS = ROOT / ".cache/screenshots"  # what people would see, kept after the nig
 LIMIT_MS, STORY_S = at_night(90_000, 30_000), 110
 REFUSED_PROBE = "net::ERR_NETWORK_ACCESS_REVOKED"  # the first preview shows that the browser keeps it offline
 NARROW = {"width": 1000, "height": 800}  # previews stand in the conversation
-WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+WIDE, PHONE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
 
 __all__ = [
     "NARROW",
