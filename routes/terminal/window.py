@@ -376,14 +376,10 @@ class Window:
             self._output.write_raw(written)
             self._output.flush()
             return
-        self._output.held = True
-        try:
+        with self._output.held():
             self._app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(written)
             self._app.renderer.render(self._app, self._app.layout)
-        finally:
-            self._output.held = False
-            self._output.flush()
 
 
 class RunOutput:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from prompt_toolkit.application import Application
@@ -24,7 +25,6 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
-from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import BaseStyle
@@ -50,32 +50,45 @@ class WordCompleter(Completer):
 class HeldOutput(Vt100_Output):
     """Writes when it is let go, so that several drawings are one."""
 
-    held = False
+    _held = False
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        before, self._held = self._held, True
+        try:
+            yield
+        finally:
+            self._held = before
+            self.flush()
 
     def erase_down(self) -> None:
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")  # `J` at the first column: tmux puts the window into the scrollback
 
     def flush(self) -> None:
-        if not self.held:
+        if not self._held:
             super().flush()
 
 
 class Drawing(Renderer):
     """Erases what it drew also where the window has become narrower since, and the terminal has wrapped it."""
 
-    def __init__(self, style: BaseStyle, output: Output, environ: Mapping[str, str]) -> None:
+    def __init__(self, style: BaseStyle, output: HeldOutput, environ: Mapping[str, str]) -> None:
         super().__init__(style, output)
+        self._held = output.held
         cuts = environ.get("TERM", "").startswith(("linux", "rxvt", "screen", "vt")) and "TMUX" not in environ
         self._wraps = not cuts and "XTERM_VERSION" not in environ  # as nearly all do
+        # tmux wraps a row as long as it ever was, until all of it is erased: there each drawing is a whole one.
+        self._whole = "TMUX" in environ
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         self.output.cursor_up(self._added())
         super().erase(leave_alternate_screen)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
-        if self._added():  # the signal has not arrived yet
-            self.erase(leave_alternate_screen=False)
-        super().render(app, layout, is_done)
+        with self._held():
+            if self._added() or (self._whole and self._last_screen):  # the first: the signal has not arrived yet
+                self.erase(leave_alternate_screen=False)
+            super().render(app, layout, is_done)
 
     def _added(self) -> int:
         """The rows above the cursor that wrapping has added."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from app.models.scripted import Scripted
+from routes.terminal.window_layout import Drawing, HeldOutput
 from tests.support.server.serving import serving
 from tests.support.terminal.terminals import Terminal, terminal
 
@@ -72,3 +78,20 @@ async def test_what_is_typed_is_drawn_once_in_a_narrower_window(tmp_path: Path) 
             window.press("\r")
             await window.until("Done.")
     assert "".join(words.split()) in "".join(window.shown.split())
+
+
+@pytest.mark.parametrize("variables", [{}, {"TMUX": "/tmp/tmux-0/default,1,0"}])
+async def test_tmux_gets_whole_drawings_since_it_wraps_a_row_as_long_as_it_ever_was(variables: dict[str, str]) -> None:
+    written = StringIO()
+    output = HeldOutput(written, lambda: Size(rows=20, columns=60))
+    lines = ["a line of the tail", "short"]
+    shown = Layout(Window(FormattedTextControl(lambda: lines[0], focusable=True)))
+    with create_pipe_input() as typed:
+        app = Application[None](shown, output=output, input=typed)
+        drawing = Drawing(app.renderer.style, output, variables)
+        for _ in lines:
+            written.truncate(written.seek(0))
+            drawing.render(app, shown)
+            lines.reverse()
+            app.render_counter += 1  # a control keeps its text for one drawing
+    assert "short" in written.getvalue() and ("\x1b[J" in written.getvalue()) == bool(variables)
