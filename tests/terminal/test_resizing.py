@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
@@ -91,7 +92,8 @@ async def test_tmux_gets_whole_drawings_since_it_wraps_a_row_as_long_as_it_ever_
         drawing = Drawing(app.renderer.style, output, variables)
         for _ in lines:
             written.truncate(written.seek(0))
-            drawing.render(app, shown)
+            with set_app(app):
+                drawing.render(app, shown)
             lines.reverse()
             app.render_counter += 1  # a control keeps its text for one drawing
     assert "short" in written.getvalue() and ("\x1b[J" in written.getvalue()) == bool(variables)
