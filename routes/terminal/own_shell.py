@@ -46,7 +46,7 @@ class Ran(Struct):
         (self.first if self.lines <= FIRST else self.last).append(line)
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """The command for the agent; no output can end it, since its mark is made anew."""
         mark = f"own-shell-{secrets.token_hex(4)}"
         left_out = self.lines - len(self.first) - len(self.last)
@@ -57,7 +57,7 @@ class Ran(Struct):
 
 def with_ran(message: str, ran: Sequence[Ran]) -> str:
     """The message with the commands that the person ran since the one before."""
-    return "\n\n".join([message, INTRODUCTION, *(one.told for one in ran)]) if ran else message
+    return "\n\n".join([message, INTRODUCTION, *(one.report for one in ran)]) if ran else message
 
 
 def without_ran(message: str) -> str:

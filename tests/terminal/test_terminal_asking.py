@@ -281,8 +281,8 @@ async def test_without_a_terminal_what_asks_is_denied(tmp_path: Path) -> None:
         chat = await piped("chat", "--url", str(served.client.base_url), "Write.", home=tmp_path)
         out, err = await chat.communicate()
     assert chat.returncode == 4 and "Done." in out.decode()
-    assert err.decode().count("nobody is here to give it") == 1 and "--approval" in err.decode()
-    assert "write_file did not run: nobody was there to approve it." in out.decode()
+    assert err.decode().count("there is no person here to ask") == 1 and "--approval" in err.decode()
+    assert "write_file did not run: it needed an approval, and this run has no person to ask." in out.decode()
     assert not (tmp_path / "work" / "note.txt").exists()
 
 

@@ -75,9 +75,9 @@ async def _chosen(talk: Conversation) -> str | None:
         for at, row in enumerate(rows[:PREVIEWED]):
             with suppress(ChatFailed, LookupError, TypeError):
                 messages = (await talk.api.get(f"/sessions/{step(row['id'])}"))["messages"]
-                said = [one for one in messages if one.get("role") in ("user", "assistant") and one.get("text")]
-                words = printable(str(said[-1]["text"]))[:LONGEST]
-                lines[at] += "\n" + ("> " if said[-1]["role"] == "user" else "") + words
+                shown = [one for one in messages if one.get("role") in ("user", "assistant") and one.get("text")]
+                words = printable(str(shown[-1]["text"]))[:LONGEST]
+                lines[at] += "\n" + ("> " if shown[-1]["role"] == "user" else "") + words
 
     previews = asyncio.get_running_loop().create_task(preview())
     try:
@@ -114,18 +114,18 @@ async def rewind(talk: Conversation, _argument: str) -> None:
     runs = []
     if session and not talk.choices.temporary:
         runs = (await talk.api.get(f"/sessions/{step(session)}/log?runs={MOST}&events=false"))["runs"][::-1]
-    said = [(run["run"], without_ran(str(run["message"].get("text", "")))) for run in runs if run.get("message")]
-    if session is None or not said:
+    own = [(run["run"], without_ran(str(run["message"].get("text", "")))) for run in runs if run.get("message")]
+    if session is None or not own:
         talk.problem(text("terminal.rewind.nothing"))
         return
-    rows = [" ".join(printable(words)[:ROW].split()) or "-" for _, words in said]
+    rows = [" ".join(printable(words)[:ROW].split()) or "-" for _, words in own]
     place = await talk.pick(text("terminal.rewind.prompt"), [text("terminal.rewind.now"), *rows])
     if place is None:
         return
     if place == 0:
         talk.rewound = None
         return
-    run, words = said[place - 1]
+    run, words = own[place - 1]
     talk.rewound, talk.draft = Rewound(session, run), words
     talk.say(text("terminal.rewind.done", message=rows[place - 1]), "dim")
 

@@ -17,7 +17,7 @@ const DEEDS = {
 
 const OF_FILES = new Set(["edited", "wrote", "read"]);
 
-/** Folds the calls of a run, with the thoughts and short texts between them; not where somebody reads. */
+/** Folds the calls of a run, with the thoughts and short texts between them; not where a person reads. */
 export function foldSteps({ view, cards }) {
   for (const { steps, members } of groupsOf(view.body, new Map(cards.map((card) => [card.element, card])))) {
     if (steps.filter((card) => card.step.folds).length < LEAST) continue;
@@ -65,7 +65,7 @@ function lineOf(steps, members, view, startsOpen) {
   const line = button([icon("right"), ...words], toggle, { class: "steps-line", "aria-expanded": String(startsOpen) });
   for (const member of members) {
     member.hidden = !startsOpen;
-    member.addEventListener("reveal", () => show(true)); // somebody goes there
+    member.addEventListener("reveal", () => show(true)); // a jump leads there
   }
   return line;
 }

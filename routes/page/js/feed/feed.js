@@ -14,7 +14,7 @@ export class Feed {
   #port = null;
   #identity = null;
   #pings = null;
-  #heard = false; // since the last ping
+  #alive = false; // something came since the last ping
   #answered = false; // at all
   #state = {}; // each field as JSON
   #alone = !("SharedWorker" in globalThis);
@@ -65,13 +65,13 @@ export class Feed {
     this.#identity = identity;
     const port = (this.#port = this.#alone ? ownPort() : sharedPort(identity, () => this.#ping()));
     port.onmessage = ({ data }) => this.#hear(port, data);
-    this.#heard = this.#answered = false;
+    this.#alive = this.#answered = false;
     this.#pings = setInterval(() => this.#ping(), PING_MS);
   }
 
   #ping() {
-    if (this.#heard) {
-      this.#heard = false;
+    if (this.#alive) {
+      this.#alive = false;
       return this.#port.postMessage({});
     }
     this.#alone ||= !this.#answered; // without workers, or there may be another one
@@ -81,7 +81,7 @@ export class Feed {
 
   #hear(port, { events = [], turn, connection, left }) {
     if (port !== this.#port) return;
-    this.#heard = this.#answered = true;
+    this.#alive = this.#answered = true;
     if (left) return this.#follow();
     if (connection) this.#report(connection);
     for (const event of events) // a handler may switch to another session

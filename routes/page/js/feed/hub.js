@@ -20,7 +20,7 @@ const SOON_MS = 5; // windows that come together share an attempt
 const GONE_MS = 150_000; // hidden windows send a ping once a minute
 const MOST = 64; // sessions of one connection: the windows that were looked at last
 const PERMANENT = [400, 401, 403, 404]; // retrying these statuses would not help
-// What rows of long lists are known by: one that this connection has told before comes as that alone.
+// What rows of long lists are known by: one that this connection had before comes as that alone.
 const KEYS = { approvals: ["run", "call"], jobs: ["id"] };
 
 /** Hubs by identity. The headers are compared whole: the name of a worker is only a digest of them. */
@@ -31,7 +31,7 @@ export function admit(port) {
   let hub = null;
   const window = { port };
   port.onmessage = ({ data }) => {
-    window.heard = Date.now();
+    window.seenAt = Date.now();
     if (data.who) {
       const name = JSON.stringify(data.who);
       hub = hubs.get(name) ?? new Hub(data.who);
@@ -95,7 +95,7 @@ class Hub {
 
   #check(silent_ms) {
     if (Date.now() - this.#receivedAt > silent_ms) this.#abort();
-    for (const window of this.#windows) if (Date.now() - window.heard > GONE_MS) this.#remove(window);
+    for (const window of this.#windows) if (Date.now() - window.seenAt > GONE_MS) this.#remove(window);
   }
 
   /** Begins another attempt; what is open delivers until then. */
@@ -119,7 +119,7 @@ class Hub {
       this.#delivered = false;
       const why = await this.#readUntilClosed().catch((error) => error);
       if (!isCurrent()) return;
-      this.#open?.abort(); // that of an attempt before, which nobody renews any more
+      this.#open?.abort(); // that of an attempt before, which is not renewed
       if (PERMANENT.includes(why?.status) && this.#refuse(why)) return;
       if (this.#turns.isOver || PERMANENT.includes(why?.status)) continue;
       if (performance.now() - began > STABLE_MS || this.#delivered) wait_ms = MIN_BACKOFF_MS;
@@ -216,8 +216,8 @@ class Hub {
   /** Tells windows of the connection, each if that is news for it. */
   #tell(state, more = {}, windows = this.#windows) {
     for (const window of windows) {
-      if (window.refused || (state === "open" && window.told === "open")) continue;
-      Object.assign(window, { told: state, refused: state === "refused" });
+      if (window.refused || (state === "open" && window.sent === "open")) continue;
+      Object.assign(window, { sent: state, refused: state === "refused" });
       window.port.postMessage({ connection: { state, ...more } });
     }
   }
