@@ -24,7 +24,7 @@ VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice"),
     events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.ToolRejected.type: ("code", "advice"),  # the reason says them; earlier logs have none
-    events.Notice.type: ("retry_at",),
+    events.Notice.type: ("retry_at", "wanted", "reason", "attempt", "attempts"),  # which the failover adds
     events.Usage.type: (
         "timing", "total_prompt_tokens", "total_completion_tokens", "total_cost",
         "prompt_bytes", "prefix_bytes", "prefix_break",  # of requests to a server: a replay makes none
