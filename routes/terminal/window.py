@@ -65,6 +65,8 @@ class _Reading(Struct):
     filters: bool = False  # what is typed chooses among many, and is no answer
     at: int = 0  # of the choice that Enter takes
     armed_at: float = 0.0  # before that, keys were meant for something else
+    settled_at: float = 0.0  # before that, a letter may be the first of a message
+    keys: int = 0  # that had been pressed when the question came
 
 
 class Window:
@@ -103,6 +105,8 @@ class Window:
             min_redraw_interval=REDRAW_S,
         )
         self._app.ttimeoutlen = ESCAPE_S
+        self._app.key_processor.before_key_press += self._count_key
+        self._pressed = 0  # keys
         self._app.renderer = Drawing(self._app.renderer.style, output, environ)
 
     async def within(self, body: Coroutine[Any, Any, T]) -> T:
@@ -155,6 +159,7 @@ class Window:
         self.buffer.set_document(Document(draft, len(draft)), bypass_readonly=True)
         try:
             reading = _Reading(line, prompt, menu, choices=choices, filters=filters, armed_at=armed_at)
+            reading.keys, reading.settled_at = self._pressed, time.monotonic() + PAUSE_S
             return await self._wait(reading)
         finally:
             self.buffer.set_document(before, bypass_readonly=True)
@@ -261,8 +266,21 @@ class Window:
         letters = [choice.split()[0] for choice in reading.choices]
         if now < reading.armed_at:  # the person was writing something else
             reading.armed_at = now + PAUSE_S
-        elif (chosen := letter or letters[reading.at]) in ["y", *letters]:  # `y` in every language
+        elif (chosen := letter or letters[reading.at]) not in ["y", *letters]:  # `y` in every language
+            return
+        elif letter is None or now >= reading.settled_at:
             reading.line.set_result(chosen)
+        elif self._pressed == reading.keys + 1:  # it may begin a message: if more keys follow, it was no answer
+            asyncio.get_running_loop().call_later(PAUSE_S, self._settle, reading, chosen, self._pressed)
+        else:
+            reading.settled_at = now + PAUSE_S
+
+    def _settle(self, reading: _Reading, chosen: str, pressed: int) -> None:
+        if reading is self._reading and not reading.line.done() and self._pressed == pressed:
+            reading.line.set_result(chosen)
+
+    def _count_key(self, _processor: object) -> None:
+        self._pressed += 1
 
     def _escape(self, times: int = 1) -> None:
         """Close what is open above the prompt, go back from a question's text, or stop the run."""

@@ -115,7 +115,7 @@ async def test_hello_world_on_the_page(server: Started) -> None:
         await expect(card.get_by_text("done").first).to_be_visible(timeout=SLOW_MS)
         await expect(card).to_contain_text(HELLO)
         await expect(turns(page).locator(".answer").last).to_contain_text(re.compile(r"\w"), timeout=SLOW_MS)
-        await expect(page.locator("#polite")).to_contain_text("complete", timeout=SLOW_MS)
+        await expect(page.locator("#polite")).to_contain_text("has ended", timeout=SLOW_MS)
         await shot(page, "embedded-hello")
 
 

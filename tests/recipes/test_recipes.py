@@ -265,9 +265,9 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
         Edit("routes/page/js/panels/greeting.js", "", SECTION),
         Edit(
             "routes/page/js/panels/settings_panel.js",
-            '    collapsible(t("settings.keys")',
-            '    loadedSection(t("greeting.title"), async () => (await import("./greeting.js")).greeting()),\n'
-            '    collapsible(t("settings.keys")',
+            '      section("meter", t("settings.month"), monthly)',
+            '      section("bell", t("greeting.title"), async () => (await import("./greeting.js")).greeting()),\n'
+            '      section("meter", t("settings.month"), monthly)',
         ),
         *(
             Edit(f"routes/texts/{one}.json", "{\n", '{\n  "greeting.hello": "Moin",\n  "greeting.title": "Moin",\n')
