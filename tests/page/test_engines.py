@@ -47,8 +47,8 @@ async def test_a_message_is_answered_and_its_call_approved_in_each_engine(tmp_pa
         await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
         # In another language a conversation waits for its texts.
         await window.evaluate("localStorage.setItem('dragoman.language', 'de')")
+        await window.goto(f"{home(served)}/page/css/tokens.css")
         await window.goto(f"{home(served)}/#{row['session']}")
-        await window.evaluate("location.reload()")
         await window.wait_for("document.documentElement.lang === 'de'")
         await window.wait_for("document.querySelector('.run-body')?.innerText.includes('Fine, thanks.')")
         assert (tmp_path / "work/one").exists()

@@ -57,9 +57,7 @@ class Browsing:
 
     async def context(self, **options: Any) -> BrowserContext:
         """A person's browser of their own: nothing is shared with other contexts."""
-        # What opens with motion would move below the pointer, sooner than a person could press.
-        still: dict[str, Any] = {"viewport": WIDE, "reduced_motion": "reduce"}
-        context = await self.browser.new_context(**(still | options))
+        context = await self.browser.new_context(**({"viewport": WIDE} | options))
         self.contexts.append(context)
         context.set_default_timeout(LIMIT_MS)
         context.on("console", self._heard)
