@@ -70,7 +70,7 @@ ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
     "y": ([], "y", "✓ write_file was approved by you in the terminal.", "first"),
     "Enter": ([], "\r", "✓ write_file was approved by you in the terminal.", "first"),
     "s": ([], "s", "✓ write_file was approved by you in the terminal for this conversation.", "first"),
-    "for good": ([], "91", "✓ write_file was approved by you in the terminal from now on.", "first"),
+    "for good": ([], "1", "✓ write_file was approved by you in the terminal from now on.", "first"),
     "n": ([], "n", "✗ write_file was denied by you in the terminal.", None),
     "by arrows": ([(ARROWS, "❯ n  no")], "\r", "✗ write_file was denied by you in the terminal.", None),
     "arrows around": (
@@ -87,7 +87,13 @@ ANSWERS: dict[str, tuple[list[tuple[str, str]], str, str, str | None]] = {
     ),
     "no note after all": ([("r", REASON), ("\x1b", ASKED)], "n", "✗ write_file was denied by you in the termi", None),
     "Ctrl-D": ([], "\x04", "✗ write_file was denied by you in the terminal.", None),
-    "nonsense first": ([], "x?Y\x1b[Z\x1b[200~y\x1b[201~\ty", "✓ write_file was approved by you in the te", "first"),
+    "a word that was begun": (
+        [("my" + ARROWS, "❯ n  no")],
+        "\r",
+        "✗ write_file was denied by you in the terminal.",
+        None,
+    ),
+    "nonsense first": ([], "9x?Y\x1b[Z\x1b[200~y\x1b[201~\t\r", "✓ write_file was approved by you in the te", "first"),
     "changed": (
         [("e", ARGUMENTS)],
         EMPTIED + '{"path": "note.txt", "content": "mine"}\r',

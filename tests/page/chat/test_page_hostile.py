@@ -34,8 +34,8 @@ WATCH = """() => {
 KNOWN = (
     "a article aside b bdi blockquote body br button circle code del details dialog div dl dt dd em fieldset "
     "figcaption figure footer form g h1 h2 h3 h4 h5 h6 head header hr html i img input ins kbd label legend li link "
-    "main mark meta meter nav noscript ol optgroup option output p path pre progress rect s script section select small "
-    "span strong sub summary sup svg table tbody td textarea th thead time title tr u ul"
+    "main mark meta meter nav noscript ol optgroup option output p path pre progress rect s script section select "
+    "small span strong sub summary sup svg table tbody td textarea th thead time title tr u ul"
 )
 FOUND = r"""(known) => {
   const MATHML = "http://www.w3.org/1998/Math/MathML";
