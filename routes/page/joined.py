@@ -43,8 +43,8 @@ class Modules:
     """The modules of the page, by their paths below its folder."""
 
     def __init__(self, bodies: Mapping[str, bytes]) -> None:
-        self._texts = {name: body.decode() for name, body in bodies.items() if name.endswith(".js")}
-        self._exports = {name: _exports(name, text) for name, text in self._texts.items() if name.endswith(".js")}
+        self._texts = {name: body.decode() for name, body in bodies.items()}
+        self._exports = {name: _exports(name, text) for name, text in self._texts.items()}
         for name, text in self._texts.items():
             for _, is_all, source in FROM.findall(text):
                 self._exports[name] += self._exports[_path(name, source)] if is_all else []
@@ -92,8 +92,8 @@ class Modules:
         return {name: text.encode() for name, text in files.items()}
 
     def _joined(self, at: str, members: Collection[str]) -> str:
-        heads = (self._import(name, at) + "\n" for name in self.reached(members) if name not in members)
-        return "".join((*heads, *(self._block(name, at, members) for name in members)))
+        heads = [self._import(name, at) + "\n" for name in self.reached(members) if name not in members]
+        return "".join(heads + [self._block(name, at, members) for name in members])
 
     def _block(self, name: str, at: str, members: Collection[str]) -> str:
         there, text = _object(name), self._rewritten(name, at, members)

@@ -155,11 +155,19 @@ class Window:
     ) -> str:
         """An answer. What stood at the prompt before stands there again afterwards."""
         before, line = self.buffer.document, asyncio.get_running_loop().create_future()
-        armed_at = time.monotonic() + PAUSE_S if before.text else 0.0
+        soon = time.monotonic() + PAUSE_S
         self.buffer.set_document(Document(draft, len(draft)), bypass_readonly=True)
         try:
-            reading = _Reading(line, prompt, menu, choices=choices, filters=filters, armed_at=armed_at)
-            reading.keys, reading.settled_at = self._pressed, time.monotonic() + PAUSE_S
+            reading = _Reading(
+                line,
+                prompt,
+                menu,
+                choices=choices,
+                filters=filters,
+                armed_at=soon if before.text else 0.0,
+                settled_at=soon,
+                keys=self._pressed,
+            )
             return await self._wait(reading)
         finally:
             self.buffer.set_document(before, bypass_readonly=True)

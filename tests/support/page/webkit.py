@@ -18,6 +18,7 @@ import httpx2
 from tests.support.page.chromium import needed
 from tests.support.page.engine_parts import LIMIT_S, Waiting, program
 from tests.support.replicas.nginx import free_port
+from tests.support.server.listening import listens
 
 SCREEN = "2000x1400x24"
 # Else its toolbar is wider than a phone.
@@ -120,7 +121,8 @@ async def launched(folder: Path) -> AsyncGenerator[WebKitEngine, None]:
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=150) as client,
         ):
             async with asyncio.timeout(LIMIT_S):
-                await _listens(process, port)
+                if not await listens(process, port):
+                    raise ConnectionError("WebKitWebDriver ended before it listened")
             session = Driver(client)
             await session.begin()
             try:
@@ -131,25 +133,13 @@ async def launched(folder: Path) -> AsyncGenerator[WebKitEngine, None]:
 
 @asynccontextmanager
 async def _display() -> AsyncGenerator[str, None]:
-    number, told = os.pipe()
+    number, display_end = os.pipe()
     try:
-        command = ("Xvfb", "-displayfd", str(told), "-screen", "0", SCREEN, "-nolisten", "tcp")
-        async with program(*command, pass_fds=(told,), stdout=DEVNULL, stderr=DEVNULL):
+        command = ("Xvfb", "-displayfd", str(display_end), "-screen", "0", SCREEN, "-nolisten", "tcp")
+        async with program(*command, pass_fds=(display_end,), stdout=DEVNULL, stderr=DEVNULL):
             async with asyncio.timeout(LIMIT_S):
                 display = (await asyncio.to_thread(os.read, number, 16)).decode().strip()
             yield f":{display}"
     finally:
         os.close(number)
-        os.close(told)
-
-
-async def _listens(process: asyncio.subprocess.Process, port: int) -> None:
-    while process.returncode is None:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0)
-            continue
-        writer.close()
-        return
-    raise ConnectionError("WebKitWebDriver ended before it listened")
+        os.close(display_end)

@@ -22,7 +22,7 @@ class Wire:
         self.port = 0
         self.most: int | None = None
         self.cuts = 0
-        self.down = False  # nobody gets through
+        self.down = False  # no connection gets through
         self.asked: Callable[[bytes], Awaitable[bytes]] | None = None  # what becomes of each block of requests
         self._writers: set[asyncio.StreamWriter] = set()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.support.server.listening import listens
 
 CONFIGURATION = ROOT / "docs" / "deploy" / "nginx.conf"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -67,21 +68,10 @@ async def nginx(folder: Path, replicas: Sequence[int], port: int = 0) -> AsyncGe
         command = (NGINX or "nginx", "-p", str(folder), "-c", str(path), "-g", "daemon off;")
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
     try:
-        await asyncio.wait_for(_listens(process, port, folder), LIMIT_S)
+        if not await asyncio.wait_for(listens(process, port), LIMIT_S):
+            raise AssertionError((folder / "nginx.log").read_text())
         yield port
     finally:
         if process.returncode is None:
             process.terminate()  # at once, its workers with it
         await asyncio.wait_for(process.wait(), LIMIT_S)
-
-
-async def _listens(process: asyncio.subprocess.Process, port: int, folder: Path) -> None:
-    while process.returncode is None:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(0)
-            continue
-        writer.close()
-        return
-    raise AssertionError((folder / "nginx.log").read_text())

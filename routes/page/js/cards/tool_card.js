@@ -135,12 +135,12 @@ export class ToolCard {
     const { name, call, tail, whole } = this;
     const isProcess = exit_code !== undefined || PROCESSES.has(name);
     if (!isProcess) tail.element.remove(); // it shows progress, not the result
-    const told = {
+    const names = {
       label: t("card.result", { name: nameOf(name) }),
       fileName: `${name}-${call}`,
       fields: this.given.fields,
     };
-    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, lines, ...told });
+    this.#result = resultOf({ name, ok, text, tail, whole, isProcess, exitCode: exit_code, lines, ...names });
     this.head.extra.textContent = this.#result.extra ?? "";
     const job = ok && name === "bash" && STARTED_JOB.exec(text)?.[1];
     this.#watched = isProcess && !job && !this.view.restoring;

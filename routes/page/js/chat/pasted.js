@@ -7,7 +7,7 @@ import { exactBlock } from "../text/exact_text.js";
 
 const INLINE = 256 * 1024; // characters; the model opens the file of a longer one
 
-/** The attachment, see `readFile`; `intoMessage()` is called when it shall be text of the message. */
+/** The attachment, see `readFile`; `intoMessage()` makes it text of the message. */
 export function pastedFile(text, data, intoMessage) {
   const lines = t("tail.lines", { count: text.trimEnd().split("\n").length });
   const label = t("pasted.label", { size: formatSize(new Blob([text]).size), lines });

@@ -144,18 +144,18 @@ async def test_several_sessions_come_on_one_connection_each_from_its_own_place(t
         async with feeding(served, sessions, ",".join(f"{at}/{run}:0" for at, run in enumerate(runs))) as feed:
             for session in sessions:
                 await served.chat("c", session=session)
-            told = [whole(await lasts(served, session)) for session in sessions]
-            while not {f"{at}/{ids[-1]}" for at, ids in enumerate(told)} <= {*feed.ids}:
+            known = [whole(await lasts(served, session)) for session in sessions]
+            while not {f"{at}/{ids[-1]}" for at, ids in enumerate(known)} <= {*feed.ids}:
                 await feed.until(lambda one: bool(one.id))
-        assert [of_place(feed, place) for place in (0, 1)] == [ids[1:] for ids in told]
+        assert [of_place(feed, place) for place in (0, 1)] == [ids[1:] for ids in known]
         # Twice the same session, for readers at different places; of the third nothing was seen.
-        async with feeding(served, [sessions[0], *sessions], f"0/{told[0][2]}, 1/{told[0][-2]}") as again:
+        async with feeding(served, [sessions[0], *sessions], f"0/{known[0][2]}, 1/{known[0][-2]}") as again:
             run = (await served.chat("d", session=sessions[0]))[0]["run"]
             last = f"{run}:{await served.services.store.last_seq(run)}"
             while not {f"0/{last}", f"1/{last}"} <= {*again.ids}:
                 await again.until(lambda one: bool(one.id))
         ids = whole(await lasts(served, sessions[0]))
-        assert [of_place(again, place) for place in (0, 1, 2)] == [ids[3:], ids[len(told[0]) - 1 :], []]
+        assert [of_place(again, place) for place in (0, 1, 2)] == [ids[3:], ids[len(known[0]) - 1 :], []]
 
 
 async def test_a_session_that_is_not_there_ends_none_of_the_others(tmp_path: Path) -> None:
