@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
-from routes.terminal.own_shell import FIRST, LAST, Ran, with_ran, without_ran
+from routes.terminal.own_shell import FIRST, LAST, OwnShell, Ran, with_ran, without_ran
 from routes.terminal.talk import own_command_of
 from routes.texts import text
 from tests.support.server.serving import serving
@@ -47,6 +47,15 @@ async def test_a_command_runs_here_and_the_agent_learns_of_it(tmp_path: Path, te
     assert said[0].startswith("What was that?\n\n[The person ran") and said[0].count("[exit code ") == 2
     assert "\none\nab\n[exit code 3]\n</own-shell-" in said[0] and "\n$ sleep 1000\n[exit code 130]\n" in said[0]
     assert said[1] == "More."
+
+
+async def test_a_command_that_is_being_started_can_be_stopped() -> None:
+    shell = OwnShell(lambda _line: None, None)
+    started = asyncio.create_task(shell.run("sleep 1000"))
+    await asyncio.sleep(0)
+    shell.interrupt()
+    async with asyncio.timeout(LIMIT_S):
+        assert (await started).code == 130
 
 
 async def test_during_a_run_a_command_waits_for_its_end(tmp_path: Path) -> None:
