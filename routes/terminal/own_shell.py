@@ -87,8 +87,8 @@ class OwnShell:
             self._process = process = await asyncio.create_subprocess_exec(
                 shell, "-c", command, stdin=DEVNULL, stdout=out, stderr=out, env=environ, start_new_session=True
             )
-            if self._interrupted:  # while it was being started
-                self._signal(signal.SIGINT)
+            if self._interrupted:  # while it was being started, when a shell may still lose a SIGINT
+                self._signal(signal.SIGKILL)
             loop.add_reader(master, self._read, terminal, ran)
             code = await process.wait()
             for _ in range(MOST_DRAINED):
