@@ -136,7 +136,8 @@ async def test_the_whole_output_is_read_while_it_grows_and_the_reader_stays_wher
     async with page_of_turn(tmp_path, [native_bash(command)], "Done.") as (_, _, page):
         card, tail = cards(page), cards(page).locator(".tail")
         await card.get_by_role("button", name="Show all").click()
-        await expect(tail).to_contain_text("\n1999\n2000\n")
+        for shown in ("\n1000\n", "\n1999\n2000\n"):  # the last lines alone are there before
+            await expect(tail).to_contain_text(shown)
         assert await tail.evaluate("(box) => box.scrollTop > 1000")  # at its end
         await tail.evaluate("(box) => (box.scrollTop = 500)")
         await expect(card.get_by_role("button", name="Scroll to the end")).to_be_visible()

@@ -139,6 +139,22 @@ async def test_a_message_that_is_on_its_way_while_its_writer_looks_elsewhere(tmp
         await expect(turns(page)).to_have_count(1)
 
 
+async def test_a_message_is_in_the_conversation_that_was_open_when_it_was_sent(tmp_path: Path) -> None:
+    script = ["Elsewhere.", "Before.", "The answer."]
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        elsewhere, session = [(await served.chat(words))[0]["session"] for words in ("There.", "Here.")]
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        await expect(turns(page).get_by_text("Before.")).to_be_visible()
+        await page.get_by_role("textbox", name="Message").fill("Tell me.")
+        send = page.get_by_role("button", name="Send")
+        async with page.expect_response("**/chat") as sent:
+            await send.evaluate("(button, other) => { button.click(); location.hash = other; }", elsewhere)
+        assert (await (await sent.value).json())["session"] == session
+        await expect(turns(page).get_by_text("Elsewhere.")).to_be_visible()
+        await expect(turns(page)).to_have_count(1)
+
+
 async def test_two_messages_that_begin_a_conversation_are_in_one(tmp_path: Path) -> None:
     async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(["One.", "Two."])) as served:
         async with browsing() as browser:

@@ -106,11 +106,11 @@ export class Conversation {
   }
 
   /** Shows a message before the server confirms it; `confirm` or `fail` follows. */
-  async addPending(message) {
+  async addPending(message, session) {
     await this.prepare();
-    const session = this.#page.store.get("session");
     const mine = { run: null, session, message, state: "sending", created: Date.now() / 1000, here: true };
     const view = new this.#RunView(mine, this.#page);
+    if (session !== this.#page.store.get("session")) return view; // its writer looks elsewhere
     this.#pending.push(view);
     fill(this.#head);
     this.#list.append(view.element);

@@ -19,16 +19,16 @@ export class Sender {
    * Sends `text` and `files`; `steer`: into the active run, else with the non-empty fields of POST /chat.
    * Raises Refused; then nothing of the message is shown.
    */
-  async send(text, files, { steer = false, ...fields } = {}) {
+  async send(text, files, { steer = false, session = this.#page.store.get("session"), ...fields } = {}) {
     const run = steer ? this.#page.store.get("working") : null;
     if (run && (await this.#steer(run, text, files))) return;
-    await this.#chat(text, files, fields);
+    await this.#chat(session, text, files, fields);
   }
 
   /** Sends the message of an earlier turn again. Raises Refused. */
   async resend({ message, session }, options) {
     const files = await fetchAttachments(message, session);
-    await this.send(message.text, files, options);
+    await this.send(message.text, files, { ...options, session });
   }
 
   /** Cancels the active run of this session. Raises Refused. */
@@ -52,11 +52,11 @@ export class Sender {
     }
   }
 
-  async #chat(text, files, fields) {
-    const { store, conversation } = this.#page;
+  /** `open`: the session when it was sent; what is open after a wait may be another. */
+  async #chat(open, text, files, fields) {
     const names = files.map(({ name }) => name);
-    const view = await conversation.addPending({ text: wordsOf(text, files), files: names });
-    const session = store.get("session") ?? (await this.#beginning());
+    const view = await this.#page.conversation.addPending({ text: wordsOf(text, files), files: names }, open);
+    const session = open ?? (await this.#beginning());
     const sent = this.#post(view, session, text, files, fields);
     if (!session) this.#opening = { view, session: sent.catch(() => null) };
     await sent;
