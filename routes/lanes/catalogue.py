@@ -68,6 +68,7 @@ LANES: tuple[Lane, ...] = (
         whole=stream_only,
         error=openai_error,
         door="ag-ui",
+        disconnect="continue",
         about="AG-UI, always streamed. See [AG-UI](#ag-ui).",
         body=Body(
             {"threadId": "text", "runId": "text", "messages": MESSAGES, "tools?": ["object"], "context?": ["object"]},
@@ -91,6 +92,7 @@ LANES: tuple[Lane, ...] = (
         error=plain_error,
         headers=HEADERS,
         door="ui-messages",
+        disconnect="continue",
         about="The UI message stream of the AI SDK, always streamed. See [its rules](#ui-message-stream).",
         body=Body(
             {"id": "text", "messages": [{"role": "text", "parts": ["object"]}]},
@@ -102,3 +104,4 @@ LANES: tuple[Lane, ...] = (
         ),
     ),
 )
+BY_NAME = {lane.name: lane for lane in LANES}

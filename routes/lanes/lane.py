@@ -10,7 +10,7 @@ An encoder gets every event of a run from the first one on, so that its frames d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -40,8 +40,10 @@ class LaneRequest(Struct, kw_only=True):
 
     `files` are the pictures and PDFs that the messages refer to. `parameters` are those of chat completions, under
     their names there: in a relay they go on to the model's server. `previous` is the run that the conversation goes on
-    from, `thread` the client's own name for it; without both it is found by its messages. `echo` is what the lane's
-    answers repeat of the request. `untrusted`: it holds text of third parties beside its messages.
+    from, `thread` the client's own name for it; without both it is found by its messages. `run` is the client's name
+    for one request of its thread: a request that repeats it returns to the run, and `received` are the texts and
+    arguments that its client has of that, by their ids. `echo` is what the lane's answers repeat of the request.
+    `untrusted`: it holds text of third parties beside its messages.
     """
 
     model: str | None
@@ -52,6 +54,8 @@ class LaneRequest(Struct, kw_only=True):
     stream: bool = False
     previous: str | None = None
     thread: str | None = None
+    run: str = ""
+    received: dict[str, str] = field(default_factory=dict)
     conversation: str | None = None  # its key, which is not of the lane alone: its session goes on
     branches: bool = False  # from an earlier point of the thread, where `messages` end
     verdicts: Sequence[Verdict] = ()
@@ -71,7 +75,8 @@ class LaneRequest(Struct, kw_only=True):
 class Turn(Struct, frozen=True):
     """A run of a lane. `created` is Unix time in seconds, `model` the name that the client used.
 
-    `after` is the number of the event that ended an earlier stream of the run: this one begins behind it.
+    `after` is the number of the event that ended an earlier stream of the run: this one begins behind it. With
+    `decided` the client has returned, and gets the run from its beginning; questions up to that event were decided.
     """
 
     run: str
@@ -80,6 +85,7 @@ class Turn(Struct, frozen=True):
     model: str
     request: LaneRequest
     after: int = 0
+    decided: int | None = None
 
 
 class Encoder(Protocol):
@@ -105,7 +111,10 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 
 
 class Lane(Struct, frozen=True):
-    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`."""
+    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`.
+
+    `disconnect` is what becomes of a run whose client leaves, where the setting `lane_disconnect` does not say.
+    """
 
     name: str
     path: str
@@ -116,9 +125,14 @@ class Lane(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
     door: Door = "api"
+    disconnect: Literal["cancel", "continue"] = "cancel"
     about: str = ""
     body: Body | None = None
     answer: Shape | None = None
+
+    def goes_on(self, setting: str) -> bool:
+        """Return True if a run goes on without its client."""
+        return (self.disconnect if setting == "default" else setting) == "continue"
 
     @property
     def example(self) -> Mapping[str, Any]:
