@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from routes.lanes.ag_ui.request import read_request as read_ag_ui
 from routes.lanes.ag_ui.stream import AGUIEncoder
 from routes.lanes.anthropic_messages.answer import whole_message
@@ -12,6 +14,7 @@ from routes.lanes.lane import Lane, stream_only
 from routes.lanes.openai_chat.request import read_chat
 from routes.lanes.openai_chat.stream import ChatEncoder
 from routes.lanes.openai_chat.whole import whole_chat
+from routes.lanes.responses.compaction import read_compact, whole_compaction, with_question
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.kept import with_items
 from routes.lanes.responses.request import read_responses
@@ -55,6 +58,7 @@ LANES: tuple[Lane, ...] = (
         whole=whole_response,
         error=openai_error,
         prepare=with_items,
+        compact=with_question,
         door="responses",
         about="OpenAI's Responses, streamed or whole. See [Responses](#responses).",
         body=Body({"model": "text", "input": "any"}, {"model": "dragoman/agent", "input": "Hello"}),
@@ -103,5 +107,14 @@ LANES: tuple[Lane, ...] = (
             },
         ),
     ),
+)
+# Beside its lane, which its runs belong to.
+COMPACT = replace(
+    next(lane for lane in LANES if lane.name == RESPONSES),
+    path="/v1/responses/compact",
+    read=read_compact,
+    whole=whole_compaction,
+    about="Compact a conversation: its user's messages, and one opaque item for all else. See [Responses](#responses).",
+    answer={"id": "text", "object": "text", "output": ["object"]},
 )
 BY_NAME = {lane.name: lane for lane in LANES}

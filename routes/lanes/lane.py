@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from app.context.view import RelayView
 from app.core.attachments import File
 from app.core.messages import Message
 from app.policy.doors import Door
@@ -62,6 +63,7 @@ class LaneRequest(Struct, kw_only=True):
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id
     background: bool = False
+    compacts: bool = False  # it wants a summary of the conversation, and no answer
     untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
 
@@ -110,6 +112,10 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 """Completes a body with what the server keeps, before it is read. Raises Refused."""
 
 
+Compact = Callable[[LaneRequest, Sequence[Message], RelayView], Awaitable[list[Message]]]
+"""Returns what a model is asked for a summary of a conversation. Raises Refused."""
+
+
 class Lane(Struct, frozen=True):
     """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`.
 
@@ -124,6 +130,7 @@ class Lane(Struct, frozen=True):
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
+    compact: Compact | None = None
     door: Door = "api"
     disconnect: Literal["cancel", "continue"] = "cancel"
     about: str = ""

@@ -44,6 +44,7 @@ from routes.protocol.route import Route, tagged
 from routes.protocol.sse import EventStreamResponse, OnLeave
 from routes.services import Services, current_principal, services_of, traceparent_of
 
+OF_ANSWERS = ("tool_choice", "response_format", "max_tokens", "max_completion_tokens")  # not of notes
 ENDING_S = 1.0  # for a run whose end has been sent
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
@@ -137,7 +138,7 @@ class Serving(Struct, frozen=True):
         request = self.body.request
         if request.verdicts:
             return await resumed_run(self.services, self.principal, self._sessions, request, door=self.lane.door)
-        agent = model_choice(request.model).agent
+        agent = model_choice(request.model).agent and not request.compacts
         named = key.named(request.thread, request.run) if request.thread and not agent else None
         if agent:
             found = await self._sessions.returned_run(request)
@@ -185,19 +186,24 @@ class Serving(Struct, frozen=True):
                 await self.services.runs.cancel(row.run)
 
     async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
-        options = RunOptions(model=lane_request.model, client_tools=lane_request.tools or None, **self.given)
+        model = model_choice(lane_request.model).model
+        options = RunOptions(model=model, client_tools=lane_request.tools or None, **self.given)
         messages, files = lane_request.messages, lane_request.files
         if lane_request.previous:
             await self._has_ended(lane_request.previous)
             earlier = await self._sessions.history(lane_request.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         options = await self.services.factory.resolved(self.principal, options)
-        relay = self.services.factory.relay(
-            self.principal, options, relayed_parameters(options, lane_request.parameters), files
-        )
+        parameters = relayed_parameters(options, lane_request.parameters)
+        if lane_request.compacts:
+            parameters = {name: parameters[name] for name in parameters if name not in OF_ANSWERS}
+            parameters |= {"tool_choice": "none"} if lane_request.tools else {}
+        relay = self.services.factory.relay(self.principal, options, parameters, files)
         files = [*await with_texts(files, self.services.factory.sandbox, relay.view.window)]
         check_seen(files)
         messages = with_attachments(messages, files)
+        if lane_request.compacts and self.lane.compact:
+            messages = await self.lane.compact(lane_request, messages, relay.view)
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,

@@ -19,11 +19,20 @@ from msgspec.structs import replace
 from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
-from routes.lanes.answer import OwnCall, Used
+from routes.lanes.answer import Answer, OwnCall, Used
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
-from routes.lanes.responses.response import Outcome, ResponseHead, failed, finished, response_json, usage_fields
+from routes.lanes.responses.response import (
+    COMPACTION,
+    Outcome,
+    ResponseHead,
+    compacted,
+    failed,
+    finished,
+    response_json,
+    usage_fields,
+)
 
 STEP = 16  # sequence numbers for each event of the log; none becomes more events than that
 
@@ -77,6 +86,7 @@ class ResponseEncoder:
         self._repeated = 0  # characters of reasoning to come that have been sent as text
         self._used = Used()
         self._notices = set[str]()  # their codes, of this round
+        self._compaction = Answer() if COMPACTION in turn.request.echo else None
 
     @property
     def output(self) -> list[items.Item]:
@@ -97,7 +107,9 @@ class ResponseEncoder:
         for one in taken_apart(row):
             self._number = one.seq * STEP
             self._begin()
-            if encode := EVENTS.get(one.type):
+            if self._compaction:
+                self._collect(one, self._compaction)
+            elif encode := EVENTS.get(one.type):
                 encode(self, one)
         return "".join(self._frames)
 
@@ -270,6 +282,16 @@ class ResponseEncoder:
             self._end_item(self._add_item(item), item)
 
     # the rest
+
+    def _collect(self, row: EventRow, notes: Answer) -> None:
+        """Keep the notes of a compaction until they are whole: clients get one item, and no words."""
+        notes.add(row)
+        if row.type in events.TERMINAL:
+            outcome, output = compacted(notes, self._turn)
+            for item in output:
+                self._end_item(self._add_item(item), item)
+            self._used = notes.used
+            self._end(outcome)
 
     def _skip_repeated(self, row: EventRow) -> None:
         """Leave out the reasoning that repeats what was shown as text, which cannot be taken back here."""

@@ -1,7 +1,7 @@
 """The items of a request's `input` as messages.
 
 An answer is several items there: reasoning, messages, a call each. Neighbours are one message of the assistant here.
-Items of types that have no counterpart, such as calls of tools that other servers run, are left out, never refused.
+Calls that other servers have run, and types that no standard has, are left out: what they led to stands in the answer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class History(Struct):
     files: list[File] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     approvals: list[ApprovalPlace] = field(default_factory=list)
+    compacts: bool = False
     _draft: Draft = field(default_factory=Draft)
 
     @classmethod
@@ -40,6 +41,8 @@ class History(Struct):
             return history
         for node in body.children("input"):
             read = READERS.get(node.text("type") or "message")
+            if history.compacts:
+                raise node.refused("type", "stands behind a compaction_trigger, which has to be the last item")
             if read:
                 read(history, node)
         history._end_answer()
@@ -82,6 +85,30 @@ class History(Struct):
         call = node.text("call_id") or node.required_text("id")
         self._draft.calls.append(asked_call(call, name, arguments))
 
+    def _built_in(self, node: Node) -> None:
+        """A call of one of the tools that the API defines, and that clients run."""
+        kind = node.text("type") or ""
+        call = node.text("call_id") or node.required_text("id")
+        self._draft.calls.append(asked_call(call, kind.removesuffix("_call"), node.fields.get(BUILT_IN[kind])))
+
+    def _built_in_output(self, node: Node) -> None:
+        call, given = node.text("call_id") or node.required_text("id"), node.fields.get("output")
+        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        self.add(Message("tool", text, call=call))
+
+    def _compaction(self, node: Node) -> None:
+        """A summary in place of earlier items. It may repeat results of tools, and anybody can write one."""
+        text = unsealed(node.required_text("encrypted_content"))
+        if text is None:
+            raise node.refused("encrypted_content", "is another server's; send the items that it stands for")
+        self.add(Message("user", text, untrusted=True))
+
+    def _trigger(self, _: Node) -> None:
+        self.compacts = True
+
+    def _refuse(self, node: Node) -> None:
+        raise node.refused("type", f"is {node.text('type')}, which this server does not act on; leave the item out")
+
     def _output(self, node: Node) -> None:
         call, given = node.required_text("call_id"), node.fields.get("output")
         if isinstance(given, dict):  # of earlier versions of Codex
@@ -100,6 +127,15 @@ class History(Struct):
         self.approvals.append(place)
 
 
+# By the type of a call, the field with its arguments.
+BUILT_IN = {
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "apply_patch_call": "operation",
+    "computer_call": "action",
+    "tool_search_call": "arguments",
+}
+REFUSED = ("configuration_update", "program", "program_output")
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,
@@ -108,4 +144,9 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
     "function_call_output": History._output,
     "custom_tool_call_output": History._output,
     "mcp_approval_response": History._verdict,
+    "compaction": History._compaction,
+    "compaction_trigger": History._trigger,
+    **dict.fromkeys(BUILT_IN, History._built_in),
+    **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._built_in_output),
+    **dict.fromkeys(REFUSED, History._refuse),
 }

@@ -58,6 +58,7 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
         asks=declared.asks or bool(history.verdicts),
         store=store,
         background=background,
+        compacts=history.compacts,
         echo=_echo(node, declared, history),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.context.compaction.summary import summary_text
 from routes.lanes.answer import Answer, DecidedCall, HandedCall, OwnCall, Used, WaitingCall, Words
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
@@ -16,6 +17,8 @@ from routes.lanes.responses.ids import item_id, response_id, stem_of
 
 NAME = "responses"  # of the lane
 IN_PROGRESS = "in_progress"
+COMPACTION = "compaction"  # in the echo of a request for one: what the summary says beside its notes
+NO_NOTES = "The model wrote no usable notes on the conversation. Send the request again, or use another model."
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
 AT_ONCE = frozenset({"context_length_exceeded", "insufficient_quota", "invalid_prompt", "server_is_overloaded"})
@@ -149,10 +152,25 @@ def outcome_of(answer: Answer, *, asks: bool) -> Outcome:
     return Outcome("completed") if asks and waits else Outcome()
 
 
+def compacted(answer: Answer, turn: Turn) -> tuple[Outcome, list[items.Item]]:
+    """The outcome of a compaction, and its one item if there are notes: the summary as opaque text."""
+    outcome, notes, about = outcome_of(answer, asks=False), answer.text.strip(), turn.request.echo[COMPACTION]
+    if outcome.status == "completed" and notes:
+        item = item_id(ids.COMPACTION, stem_of(turn.run, turn.after), 0)
+        summary = items.sealed(summary_text(about["goal"], notes, about["upto"]))
+        return outcome, [{"id": item, "type": "compaction", "encrypted_content": summary}]
+    if outcome.status in ("completed", "incomplete"):
+        outcome = Outcome("failed", error={"code": "server_error", "message": NO_NOTES})
+    return outcome, []
+
+
 def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The response as it stands, for clients that do not stream."""
     head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
-    output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
+    if COMPACTION in turn.request.echo:
+        outcome, output = compacted(answer, turn)
+    else:
+        output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
     usage = usage_fields(answer.used) if outcome.status != IN_PROGRESS else None
     return {**head.fields, **ending(outcome), "output": output, "usage": usage}
 

@@ -49,7 +49,10 @@ class DeclaredTools(Struct):
     def of(cls, body: Node) -> DeclaredTools:
         """Raises Refused."""
         declared = cls()
-        for node in body.children("tools"):
+        given = body.fields.get("input")
+        items = body.children("input") if isinstance(given, list) else []
+        more = [item for item in items if item.fields.get("type") == "additional_tools"]
+        for node in [one for place in (body, *more) for one in place.children("tools")]:
             declared._add(node)
         check_tools(declared.tools, declared._places)
         return declared
