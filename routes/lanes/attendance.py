@@ -25,6 +25,7 @@ from routes.lanes.event_text import fields_of
 
 LEAVING_S = 1.0  # in which a retry may come
 JOINED_S = 5.0  # after its end, in which a run's answer may have been lost
+RETURN_S = 300.0  # after its end, in which a chat's last answer is given again: a connection may be lost unnoticed
 REMEMBERED = 4096  # requests
 # States of runs that have ended with an answer. A retry of any other wants another try.
 ANSWERED = frozenset({"answered", "client_tools", "round_limit", "call_limit", "token_limit"})
@@ -46,6 +47,7 @@ class Attendance:
     """The runs of lanes of one server, and how many clients wait for each."""
 
     leaving_s = LEAVING_S
+    return_s = RETURN_S
 
     def __init__(self) -> None:
         self._clients: Counter[str] = Counter()  # by run

@@ -37,7 +37,6 @@ from routes.services import Services, current_principal, services_of
 LANE = "ui_message_stream"
 NONE_ACTIVE = 204  # as the SDK expects it
 REQUEST = LaneRequest(model=None, messages=[])
-RETURN_S = 300.0  # after its end, in which a chat's last answer is given again: its connection may be lost unnoticed
 
 
 async def resume_chat(request: Request) -> Response:
@@ -64,11 +63,11 @@ async def resume_chat(request: Request) -> Response:
 
 
 async def _last_run(request: Request, services: Services, principal: Principal, chat: str) -> RunRow | None:
+    attendance, relay = attendance_of(request), RequestKey(principal.keeper, LANE, b"").named(chat)
     run = await LaneSessions.of(services, principal, LANE).named_run(replace(REQUEST, thread=chat))
-    if run and run.ended is not None and run.ended < time.time() - RETURN_S:
+    if run and run.ended is not None and run.ended < time.time() - attendance.return_s:
         run = None
-    relay = RequestKey(principal.keeper, LANE, b"").named(chat)
-    return await attendance_of(request).join(services.runs, relay, principal) or run
+    return await attendance.join(services.runs, relay, principal) or run
 
 
 async def _runs_before(services: Services, turn: Turn) -> Sequence[RunRow]:
