@@ -44,9 +44,12 @@ def goal_text(messages: Sequence[Message], upto: int, most: int) -> str:
     return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in quoted)
 
 
-def summary_text(goal: str, notes: str, upto: int) -> str:
-    """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data."""
-    code = new_code(notes)
+def summary_text(goal: str, notes: str, upto: int, code: str = "") -> str:
+    """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data.
+
+    `code` delimits them: one that no writer of the notes could know.
+    """
+    code = code or new_code(notes)
     return (
         f"{STANDS_FOR} {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
         f"Notes [{code}]:\n{notes}\n[end {code}]\n{RULE}"

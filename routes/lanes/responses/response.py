@@ -18,6 +18,7 @@ from routes.lanes.responses.ids import item_id, response_id, stem_of
 NAME = "responses"  # of the lane
 IN_PROGRESS = "in_progress"
 COMPACTION = "compaction"  # in the echo of a request for one: what the summary says beside its notes
+CODE = 8  # characters of its run's id between which its notes stand
 NO_NOTES = "The model wrote no usable notes on the conversation. Send the request again, or use another model."
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
@@ -157,8 +158,8 @@ def compacted(answer: Answer, turn: Turn) -> tuple[Outcome, list[items.Item]]:
     outcome, notes, about = outcome_of(answer, asks=False), answer.text.strip(), turn.request.echo[COMPACTION]
     if outcome.status == "completed" and notes:
         item = item_id(ids.COMPACTION, stem_of(turn.run, turn.after), 0)
-        summary = items.sealed(summary_text(about["goal"], notes, about["upto"]))
-        return outcome, [{"id": item, "type": "compaction", "encrypted_content": summary}]
+        summary = summary_text(about["goal"], notes, about["upto"], code=turn.run[-CODE:])  # the same in each replay
+        return outcome, [{"id": item, "type": "compaction", "encrypted_content": items.sealed(summary)}]
     if outcome.status in ("completed", "incomplete"):
         outcome = Outcome("failed", error={"code": "server_error", "message": NO_NOTES})
     return outcome, []
