@@ -135,7 +135,7 @@ BUILT_IN = {
     "computer_call": "action",
     "tool_search_call": "arguments",
 }
-REFUSED = ("configuration_update", "program", "program_output")
+REFUSED = ("program", "program_output")
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,

@@ -35,7 +35,7 @@ SEALED = "reasoning.encrypted_content"
 
 def read_responses(body: Mapping[str, Any]) -> LaneRequest:
     """Raises Refused."""
-    node = Node(body)
+    node = _with_updates(Node(body))
     if node.fields.get("prompt") is not None:
         raise node.refused("prompt", "is not supported: this server keeps no templates; send instructions and input")
     declared, history = DeclaredTools.of(node), History.of(node)
@@ -61,6 +61,14 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
         compacts=history.compacts,
         echo=_echo(node, declared, history),
     )
+
+
+def _with_updates(node: Node) -> Node:
+    """The request with what items of its input have changed of its configuration."""
+    items = node.children("input") if isinstance(node.fields.get("input"), list) else []
+    updates = [item.fields for item in items if item.fields.get("type") == "configuration_update"]
+    changed = {name: one[name] for one in updates for name in ("reasoning", "text") if one.get(name) is not None}
+    return Node({**node.fields, **changed}) if changed else node
 
 
 def _instructions(node: Node) -> list[Message]:

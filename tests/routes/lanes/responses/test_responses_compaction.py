@@ -123,7 +123,7 @@ WRONG: list[tuple[list[dict[str, Any]], str, str]] = [
     ([{"type": "compaction"}], "input.0.encrypted_content", "is missing"),
     ([{"type": "compaction", "encrypted_content": "gAAAAA"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "compaction", "encrypted_content": "dragoman1.%%"}], "input.0.encrypted_content", "another server's"),
-    ([{"type": "configuration_update", "reasoning": {"effort": "low"}}], "input.0.type", "configuration_update"),
+    ([{"type": "configuration_update", "reasoning": "low"}, CONVERSATION[0]], "reasoning", "send an object"),
     ([{"type": "program", "id": "p"}], "input.0.type", "program"),
 ]
 
@@ -173,6 +173,14 @@ async def test_tools_of_an_item_are_offered(tmp_path: Path) -> None:
     async with serving(tmp_path, model) as served:
         await post(served, model="scripted", input=[CONVERSATION[0], more])
     assert [tool.name for tool in model.requests[0].tools] == ["shell"]
+
+
+async def test_the_last_update_of_the_configuration_counts(tmp_path: Path) -> None:
+    model = Scripted(["Fine."])
+    updates = [{"type": "configuration_update", "reasoning": {"effort": effort}} for effort in ("low", "high")]
+    async with serving(tmp_path, model) as served:
+        await post(served, model="scripted", reasoning={"effort": "medium"}, input=[*updates, CONVERSATION[0]])
+    assert model.requests[0].parameters["reasoning_effort"] == "high"
 
 
 async def test_a_compaction_is_untrusted(tmp_path: Path) -> None:
