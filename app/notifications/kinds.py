@@ -6,9 +6,11 @@ APPROVAL, RUN, JOB = "approval.required", "run.ended", "job.ended"
 BUDGET, CANARY, TARGET = "budget.low", "canary.fired", "endpoint.disabled"
 
 # Ends of responses in the background, as OpenAI's API names and describes them: for programs that choose them.
-COMPLETED, FAILED = "response.completed", "response.failed"
-CANCELLED, INCOMPLETE = "response.cancelled", "response.incomplete"
-RESPONSES = (COMPLETED, FAILED, CANCELLED, INCOMPLETE)
+COMPLETED, INCOMPLETE, FAILED = "response.completed", "response.incomplete", "response.failed"
+RESPONSES = (COMPLETED, INCOMPLETE, FAILED, "response.cancelled")
+# By the reason of a run's end; any other is a limit, and `run.failed` has none.
+ENDS = {"answered": COMPLETED, "client_tools": COMPLETED, "cancelled": "response.cancelled"}
+ENDS |= dict.fromkeys((None, "server_stopped", "paused", "revoked"), FAILED)
 
 USUAL = {
     APPROVAL: "A call waits for approval",

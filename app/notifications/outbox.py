@@ -16,18 +16,7 @@ from msgspec import Struct
 
 from app.core.events import TERMINAL, ApprovalRequired, Notice
 from app.core.settings_fields import DAY_S
-from app.notifications.kinds import (
-    APPROVAL,
-    BUDGET,
-    CANARY,
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    INCOMPLETE,
-    JOB,
-    RUN,
-    TARGET,
-)
+from app.notifications.kinds import APPROVAL, BUDGET, CANARY, COMPLETED, ENDS, INCOMPLETE, JOB, RUN, TARGET
 from app.notifications.targets import Targets
 from app.policy.guards import CANARY as CANARY_NOTICE
 from app.storage.changes import Change
@@ -37,9 +26,6 @@ from app.transcript.run_request import HELPER, LANE
 from tools.jobs.records import Job
 
 LATE_S = DAY_S  # ends of jobs before that are history; their deliveries are kept for longer
-# Reasons of ends that leave a response neither incomplete nor, as `run.failed` does, failed.
-ENDS = {"answered": COMPLETED, "client_tools": COMPLETED, "cancelled": CANCELLED}
-ENDS |= dict.fromkeys(("server_stopped", "paused", "revoked"), FAILED)
 LOOKED_AT = frozenset({ApprovalRequired.type, Notice.type}) | TERMINAL
 
 
@@ -90,10 +76,10 @@ class Outbox:
         if event.type not in TERMINAL:
             self._short |= {row.id} if fields.get("code") in ("cut", "refusal") else set()
             return None
-        end = ENDS.get(fields.get("reason", "server_stopped"), INCOMPLETE)
-        kind = INCOMPLETE if end == COMPLETED and row.id in self._short else end
+        kind = ENDS.get(fields.get("reason"), INCOMPLETE)
+        kind = INCOMPLETE if kind == COMPLETED and row.id in self._short else kind
         self._short.discard(row.id)
-        return Event(kind=kind, principal=row.principal, key=row.id, session=row.session, subject=row.id, detail="")
+        return Event(kind, principal=row.principal, key=row.id, session=row.session, subject=row.id, detail="")
 
     def job_ended(self, job: Job) -> None:
         """Put the deliveries of an ended job; also of one that had ended before."""

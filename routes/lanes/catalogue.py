@@ -14,10 +14,10 @@ from routes.lanes.lane import Lane, stream_only
 from routes.lanes.openai_chat.request import read_chat
 from routes.lanes.openai_chat.stream import ChatEncoder
 from routes.lanes.openai_chat.whole import whole_chat
-from routes.lanes.responses.compaction import read_compact, whole_compaction, with_question
+from routes.lanes.responses.compaction import whole_compaction
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.kept import with_items
-from routes.lanes.responses.request import read_responses
+from routes.lanes.responses.request import read_compact, read_responses
 from routes.lanes.responses.response import NAME as RESPONSES
 from routes.lanes.responses.response import whole as whole_response
 from routes.lanes.ui_message_stream.request import read_request as read_ui
@@ -58,7 +58,6 @@ LANES: tuple[Lane, ...] = (
         whole=whole_response,
         error=openai_error,
         prepare=with_items,
-        compact=with_question,
         door="responses",
         about="OpenAI's Responses, streamed or whole. See [Responses](#responses).",
         body=Body({"model": "text", "input": "any"}, {"model": "dragoman/agent", "input": "Hello"}),
@@ -115,6 +114,5 @@ COMPACT = replace(
     read=read_compact,
     whole=whole_compaction,
     about="Compact a conversation: its user's messages, and one opaque item for all else. See [Responses](#responses).",
-    answer={"id": "text", "object": "text", "output": ["object"]},
 )
 BY_NAME = {lane.name: lane for lane in LANES}

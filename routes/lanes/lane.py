@@ -36,6 +36,9 @@ class Verdict(Struct, frozen=True):
     note: str | None = None
 
 
+Compact = Callable[["LaneRequest", Sequence[Message], RelayView], Awaitable[list[Message]]]
+
+
 class LaneRequest(Struct, kw_only=True):
     """A request, read. `messages` is the conversation as the client knows it, oldest first, new turn included.
 
@@ -63,7 +66,7 @@ class LaneRequest(Struct, kw_only=True):
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id
     background: bool = False
-    compacts: bool = False  # it wants a summary of the conversation, and no answer
+    compact: Compact | None = None  # what the model is asked instead, for a summary of the conversation
     untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
 
@@ -112,15 +115,8 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 """Completes a body with what the server keeps, before it is read. Raises Refused."""
 
 
-Compact = Callable[[LaneRequest, Sequence[Message], RelayView], Awaitable[list[Message]]]
-"""Returns what a model is asked for a summary of a conversation. Raises Refused."""
-
-
 class Lane(Struct, frozen=True):
-    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`.
-
-    `disconnect` is what becomes of a run whose client leaves, where the setting `lane_disconnect` does not say.
-    """
+    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`."""
 
     name: str
     path: str
@@ -130,9 +126,8 @@ class Lane(Struct, frozen=True):
     error: ErrorBody
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
-    compact: Compact | None = None
     door: Door = "api"
-    disconnect: Literal["cancel", "continue"] = "cancel"
+    disconnect: Literal["cancel", "continue"] = "cancel"  # of its clients, if the setting does not say
     about: str = ""
     body: Body | None = None
     answer: Shape | None = None

@@ -44,7 +44,6 @@ from routes.protocol.route import Route, tagged
 from routes.protocol.sse import EventStreamResponse, OnLeave
 from routes.services import Services, current_principal, services_of, traceparent_of
 
-OF_ANSWERS = ("tool_choice", "response_format", "max_tokens", "max_completion_tokens")  # not of notes
 ENDING_S = 1.0  # for a run whose end has been sent
 RETRIES = "x-stainless-retry-count"  # of OpenAI's and Anthropic's SDKs
 
@@ -138,13 +137,11 @@ class Serving(Struct, frozen=True):
         request = self.body.request
         if request.verdicts:
             return await resumed_run(self.services, self.principal, self._sessions, request, door=self.lane.door)
-        agent = model_choice(request.model).agent and not request.compacts
+        agent = model_choice(request.model).agent and not request.compact
         named = key.named(request.thread, request.run) if request.thread and not agent else None
-        if agent:
-            found = await self._sessions.returned_run(request)
-        else:  # a relay is known as long as its log
-            again = named if request.run else None
-            found = await self.attendance.join(self.services.runs, again, self.principal) if again else None
+        found = await self._sessions.returned_run(request) if agent else None
+        if named and request.run:  # a relay is known as long as its log
+            found = await self.attendance.join(self.services.runs, named, self.principal)
         if found:
             return Resumed(found, decided=await last_decided(self.services, self.principal, found))
         start = self._start_agent if agent else self._start_relay
@@ -195,15 +192,14 @@ class Serving(Struct, frozen=True):
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         options = await self.services.factory.resolved(self.principal, options)
         parameters = relayed_parameters(options, lane_request.parameters)
-        if lane_request.compacts:
-            parameters = {name: parameters[name] for name in parameters if name not in OF_ANSWERS}
-            parameters |= {"tool_choice": "none"} if lane_request.tools else {}
+        if lane_request.compact:  # notes have no format, and make no calls
+            parameters = {"tool_choice": "none"} if lane_request.tools else {}
         relay = self.services.factory.relay(self.principal, options, parameters, files)
         files = [*await with_texts(files, self.services.factory.sandbox, relay.view.window)]
         check_seen(files)
         messages = with_attachments(messages, files)
-        if lane_request.compacts and self.lane.compact:
-            messages = await self.lane.compact(lane_request, messages, relay.view)
+        if lane_request.compact:
+            messages = await lane_request.compact(lane_request, messages, relay.view)
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,

@@ -208,12 +208,7 @@ class LaneSessions(Struct, frozen=True):
 
     async def returned_run(self, request: LaneRequest) -> RunRow | None:
         """The run that a request returns to, which an earlier one began under the same name."""
-        if not (request.run and request.thread):
-            return None
-        for message in Split.of(request.messages).new:
-            if message.call and await self._named(f"{CALL}{message.call}"):
-                return None  # it brings the result of a call that was handed over, so it goes on
-        return await self._named(self._run(request))
+        return await self._named(self._run(request)) if request.run and request.thread else None
 
     async def remember_call(self, call: str, run: str, now: float) -> None:
         """Let the session be found by a call that is handed over. Raises StoreFailed."""

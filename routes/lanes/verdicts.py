@@ -25,10 +25,7 @@ LONGEST_NOTE = 2000  # characters
 
 
 class Resumed(Struct, frozen=True):
-    """A run that goes on, and the number of the event behind which its client has not seen it.
-
-    With `decided` the client has returned, and lacks no more than it says: see `routes.lanes.lane.Turn`.
-    """
+    """A run that goes on, and the number of the event behind which its client has not seen it; as in a `Turn`."""
 
     row: RunRow
     after: int = 0
@@ -41,13 +38,12 @@ async def resumed_run(
     """Decide what waits for the request's verdicts. Raises Refused, and what `RunManager.decide` raises."""
     waiting = await services.store.approvals(principal.name)
     pending = {row.call: row for row in waiting if request.previous in (None, row.run)}  # of the run that it names
-    decided, returns = list[ApprovalRow](), bool(request.received)
+    decided = list[ApprovalRow]()
     for verdict in request.verdicts:
         if row := pending.get(verdict.call):
             await services.runs.run(row.run, principal)  # raises NotFound where it is not for this member to decide
             await _decide(services, principal, row, verdict, door)
             decided.append(row)
-            returns = False
         else:  # a call of the conversation's run may have been decided meanwhile
             run = await sessions.named_run(request)
             if run and (row := await services.store.approval(run.id, verdict.call)):
@@ -56,7 +52,7 @@ async def resumed_run(
         calls = ", ".join(verdict.call[:40] for verdict in request.verdicts[:5])
         raise Refused(400, "no_approval", f"No call waits for a decision under {calls!a}. Send a message instead.")
     resumed = await services.runs.run(decided[-1].run, principal)
-    if returns:
+    if request.received and not any(verdict.call in pending for verdict in request.verdicts):
         return Resumed(resumed, decided=await last_decided(services, principal, resumed))
     return Resumed(resumed, await _question_position(services, resumed.id, [row.call for row in decided]))
 
@@ -64,10 +60,9 @@ async def resumed_run(
 async def last_decided(services: Services, principal: Principal, run: RunRow) -> int:
     """Return the sequence number of the last question of a run that is in front of those that wait."""
     events = await services.store.events_of(run.session, ApprovalRequired.type, PAGE)
-    asked = [event for event in events if event.run == run.id]
     waiting = {row.call for row in await services.store.approvals(principal.name) if row.run == run.id}
-    first = next((event.seq for event in asked if fields_of(event)["call"] in waiting), None)
-    return first - 1 if first else max((event.seq for event in asked), default=0)
+    asked = [(event.seq, fields_of(event)["call"] in waiting) for event in events if event.run == run.id]
+    return next((seq - 1 for seq, waits in asked if waits), asked[-1][0] if asked else 0)
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict, door: Door) -> None:

@@ -45,10 +45,7 @@ def goal_text(messages: Sequence[Message], upto: int, most: int) -> str:
 
 
 def summary_text(goal: str, notes: str, upto: int, code: str = "") -> str:
-    """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data.
-
-    `code` delimits them: one that no writer of the notes could know.
-    """
+    """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data."""
     code = code or new_code(notes)
     return (
         f"{STANDS_FOR} {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"

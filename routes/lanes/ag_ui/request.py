@@ -28,7 +28,6 @@ from routes.lanes.reading import (
     with_names,
 )
 
-OF_RUN = "run_"  # begins the ids of messages that a run has sent
 DECISION = 'send {"approved": true} or {"approved": false}'
 
 
@@ -64,8 +63,10 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
 
 
 def _is_asked(message: Node) -> bool:
-    """Return True for a message of the client's own that wants an answer."""
-    return message.text("role") == "user" and not (message.text("id") or "").startswith(OF_RUN)
+    """Return True for a message, or a result of a call, that a run has not sent."""
+    role, name = message.text("role"), message.text("id") or ""
+    of_run = name.startswith("run_") if role == "user" else name == f"{message.text('toolCallId')}-result"
+    return role in ("user", "tool") and not of_run
 
 
 def _received(sent: Sequence[Node]) -> dict[str, str]:

@@ -160,14 +160,12 @@ class AGUIEncoder(PartEncoder):
 
 # Events that add to a text of the client's, with the field that has the id of it.
 ADDING = {"TEXT_MESSAGE_CONTENT": "messageId", "REASONING_MESSAGE_CONTENT": "messageId", "TOOL_CALL_ARGS": "toolCallId"}
-RESULT, CUSTOM = "TOOL_CALL_RESULT", "CUSTOM"
 
 
 class Rest:
     """The events of a run without what a client has `received` that comes back in the middle, so that nothing doubles.
 
-    Clients add each text to the message of its id, and a result to the messages; what begins or ends one changes
-    nothing that is there. What they do not keep, `CUSTOM` events, was in front of the last that they have.
+    What begins or ends a text changes nothing that is there. `CUSTOM` events, which clients do not keep, were in front.
     """
 
     def __init__(self, received: Mapping[str, str]) -> None:
@@ -180,16 +178,15 @@ class Rest:
     def _lacking(self, block: str) -> str:
         fields = json.loads(block.removeprefix("data: "))
         kind, known = fields["type"], self._received
-        if known and (kind == CUSTOM or (kind == RESULT and known.pop(fields["messageId"], 0))):
+        if known and (kind == "CUSTOM" or (kind == "TOOL_CALL_RESULT" and known.pop(fields["messageId"], 0))):
             return ""
         name = fields.get(ADDING.get(kind, ""), "")
         if not (had := known.pop(name, 0)):
             return f"{block}\n\n"
-        text = fields["delta"]
-        if had >= len(text):
-            known |= {name: had - len(text)} if had > len(text) else {}
+        if (left := had - len(fields["delta"])) >= 0:
+            known |= {name: left} if left else {}
             return ""
-        return f"data: {json.dumps(fields | {'delta': text[had:]}, separators=(',', ':'))}\n\n"
+        return f"data: {json.dumps(fields | {'delta': fields['delta'][had:]}, separators=(',', ':'))}\n\n"
 
 
 class TokenCounts:

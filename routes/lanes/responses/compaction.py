@@ -7,10 +7,8 @@ cache. See https://developers.openai.com/api/docs/guides/compaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from msgspec.structs import replace
 
 from app.context.compaction.summarise import BEHIND, MOST_TOKENS, READ
 from app.context.compaction.summary import STANDS_FOR, goal_text
@@ -21,8 +19,7 @@ from app.core.messages import Message, in_words
 from routes.lanes.answer import Answer
 from routes.lanes.lane import LaneRequest, Turn
 from routes.lanes.responses.ids import MESSAGE, item_id, response_id, stem_of
-from routes.lanes.responses.request import read_responses
-from routes.lanes.responses.response import COMPACTION, compacted, usage_fields
+from routes.lanes.responses.response import COMPACTION, ResponseHead, usage_fields
 from routes.protocol.errors import Refused
 
 
@@ -32,7 +29,7 @@ async def with_question(request: LaneRequest, messages: Sequence[Message], view:
     most = min(MOST_TOKENS, window // 8)
     request.echo[COMPACTION] = {"goal": goal_text(words, len(words), window // 2), "upto": len(words)}
     await view.counter.prepare(messages)
-    opening = len(messages) - len(words) if messages[0].role == "system" else 0
+    opening = next((at for at, one in enumerate(messages) if one.role != "system"), 0)
     try:
         fitting = trim(messages, int(READ * (window - most)), view.counter.measure, opening=opening).messages
     except ContextOverflow as overflow:
@@ -40,15 +37,9 @@ async def with_question(request: LaneRequest, messages: Sequence[Message], view:
     return [*fitting, Message("user", BEHIND.format(words=most // 2))]
 
 
-def read_compact(body: Mapping[str, Any]) -> LaneRequest:
-    """Raises Refused."""
-    request = read_responses({**body, "store": False, "stream": False, "background": False})
-    return replace(request, compacts=True)
-
-
 def whole_compaction(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The answer of `POST /v1/responses/compact`: the messages of the user, and the item. Raises Refused."""
-    outcome, items = compacted(answer, turn)
+    outcome, items = ResponseHead.of(turn).compacted(answer)
     if not items:
         raise Refused(502, "summary_failed", outcome.error["message"] if outcome.error else outcome.status)
     stem = stem_of(turn.run, turn.after)

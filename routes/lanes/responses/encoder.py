@@ -23,16 +23,7 @@ from routes.lanes.answer import Answer, OwnCall, Used
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
-from routes.lanes.responses.response import (
-    COMPACTION,
-    Outcome,
-    ResponseHead,
-    compacted,
-    failed,
-    finished,
-    response_json,
-    usage_fields,
-)
+from routes.lanes.responses.response import Outcome, ResponseHead, failed, finished, response_json, usage_fields
 
 STEP = 16  # sequence numbers for each event of the log; none becomes more events than that
 
@@ -86,7 +77,7 @@ class ResponseEncoder:
         self._repeated = 0  # characters of reasoning to come that have been sent as text
         self._used = Used()
         self._notices = set[str]()  # their codes, of this round
-        self._compaction = Answer() if COMPACTION in turn.request.echo else None
+        self._compaction = Answer() if self._head.compaction else None
 
     @property
     def output(self) -> list[items.Item]:
@@ -287,10 +278,10 @@ class ResponseEncoder:
         """Keep the notes of a compaction until they are whole: clients get one item, and no words."""
         notes.add(row)
         if row.type in events.TERMINAL:
-            outcome, output = compacted(notes, self._turn)
+            self._used = notes.used
+            outcome, output = self._head.compacted(notes)
             for item in output:
                 self._end_item(self._add_item(item), item)
-            self._used = notes.used
             self._end(outcome)
 
     def _skip_repeated(self, row: EventRow) -> None:

@@ -79,22 +79,12 @@ class History(Struct):
         self._draft.thoughts += [text] if text.strip() else []
 
     def _call(self, node: Node) -> None:
-        custom = node.text("type") == "custom_tool_call"
-        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get("arguments")
-        name = flat_name(node.text("namespace"), node.required_text("name"))
+        kind = node.text("type") or ""
+        custom, field = kind == "custom_tool_call", BUILT_IN.get(kind)
+        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get(field or "arguments")
+        name = kind.removesuffix("_call") if field else flat_name(node.text("namespace"), node.required_text("name"))
         call = node.text("call_id") or node.required_text("id")
         self._draft.calls.append(asked_call(call, name, arguments))
-
-    def _built_in(self, node: Node) -> None:
-        """A call of one of the tools that the API defines, and that clients run."""
-        kind = node.text("type") or ""
-        call = node.text("call_id") or node.required_text("id")
-        self._draft.calls.append(asked_call(call, kind.removesuffix("_call"), node.fields.get(BUILT_IN[kind])))
-
-    def _built_in_output(self, node: Node) -> None:
-        call, given = node.text("call_id") or node.required_text("id"), node.fields.get("output")
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        self.add(Message("tool", text, call=call))
 
     def _compaction(self, node: Node) -> None:
         """A summary in place of earlier items. It may repeat results of tools, and anybody can write one."""
@@ -106,12 +96,11 @@ class History(Struct):
     def _trigger(self, _: Node) -> None:
         self.compacts = True
 
-    def _refuse(self, node: Node) -> None:
-        raise node.refused("type", f"is {node.text('type')}, which this server does not act on; leave the item out")
-
     def _output(self, node: Node) -> None:
-        call, given = node.required_text("call_id"), node.fields.get("output")
-        if isinstance(given, dict):  # of earlier versions of Codex
+        built_in = (node.text("type") or "").removesuffix("_output") in BUILT_IN
+        call = (built_in and (node.text("call_id") or node.text("id"))) or node.required_text("call_id")
+        given = node.fields.get("output")
+        if isinstance(given, dict) or (built_in and not isinstance(given, str)):  # or of earlier versions of Codex
             content = Content([json.dumps(given, ensure_ascii=False)])
         else:
             content = content_of(node, "output")
@@ -127,15 +116,9 @@ class History(Struct):
         self.approvals.append(place)
 
 
-# By the type of a call, the field with its arguments.
-BUILT_IN = {
-    "local_shell_call": "action",
-    "shell_call": "action",
-    "apply_patch_call": "operation",
-    "computer_call": "action",
-    "tool_search_call": "arguments",
-}
-REFUSED = ("program", "program_output")
+# Calls of tools that the API defines and its clients run, with the field of their arguments.
+BUILT_IN = dict.fromkeys(("local_shell_call", "shell_call", "computer_call"), "action")
+BUILT_IN |= {"apply_patch_call": "operation", "tool_search_call": "arguments"}
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,
@@ -146,7 +129,6 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
     "mcp_approval_response": History._verdict,
     "compaction": History._compaction,
     "compaction_trigger": History._trigger,
-    **dict.fromkeys(BUILT_IN, History._built_in),
-    **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._built_in_output),
-    **dict.fromkeys(REFUSED, History._refuse),
+    **dict.fromkeys(BUILT_IN, History._call),
+    **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._output),
 }

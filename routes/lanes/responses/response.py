@@ -17,8 +17,7 @@ from routes.lanes.responses.ids import item_id, response_id, stem_of
 
 NAME = "responses"  # of the lane
 IN_PROGRESS = "in_progress"
-COMPACTION = "compaction"  # in the echo of a request for one: what the summary says beside its notes
-CODE = 8  # characters of its run's id between which its notes stand
+COMPACTION = "compaction"  # in the echo of a request for one
 NO_NOTES = "The model wrote no usable notes on the conversation. Send the request again, or use another model."
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
@@ -82,6 +81,7 @@ class ResponseHead(Struct):
     seal: bool  # give reasoning back as opaque text, too
     fields: Mapping[str, Any]
     approvals: Mapping[str, str]  # by call: the id of the request for approval that was answered
+    compaction: Mapping[str, Any]  # what its summary says beside the notes, if it is one
 
     @classmethod
     def of(cls, turn: Turn) -> ResponseHead:
@@ -95,6 +95,7 @@ class ResponseHead(Struct):
             seal=bool(echo.get("seal")),
             fields=head | echo.get("response", {}),
             approvals=echo.get("approvals", {}),
+            compaction=echo.get(COMPACTION, {}),
         )
 
     def item(self, kind: str, index: int) -> str:
@@ -116,6 +117,17 @@ class ResponseHead(Struct):
             "output": call.result if call.ok else None,
             "server_label": items.SERVER_LABEL,
         }
+
+    def compacted(self, answer: Answer) -> tuple[Outcome, list[items.Item]]:
+        """The outcome of a compaction, and its one item if there are notes: the summary as opaque text."""
+        outcome, notes = outcome_of(answer, asks=False), answer.text.strip()
+        if outcome.status == "completed" and notes:
+            summary = summary_text(**self.compaction, notes=notes, code=self.stem[:8])  # the same in each replay
+            item = {"id": self.item(ids.COMPACTION, 0), "type": "compaction"}
+            return outcome, [item | {"encrypted_content": items.sealed(summary)}]
+        if outcome.status in ("completed", "incomplete"):
+            outcome = Outcome("failed", error={"code": "server_error", "message": NO_NOTES})
+        return outcome, []
 
     def other_decision(self, fields: Mapping[str, Any], at: int) -> items.Item | None:
         """Return the item `at` for a decision of another door on the call that this response goes on with."""
@@ -153,23 +165,11 @@ def outcome_of(answer: Answer, *, asks: bool) -> Outcome:
     return Outcome("completed") if asks and waits else Outcome()
 
 
-def compacted(answer: Answer, turn: Turn) -> tuple[Outcome, list[items.Item]]:
-    """The outcome of a compaction, and its one item if there are notes: the summary as opaque text."""
-    outcome, notes, about = outcome_of(answer, asks=False), answer.text.strip(), turn.request.echo[COMPACTION]
-    if outcome.status == "completed" and notes:
-        item = item_id(ids.COMPACTION, stem_of(turn.run, turn.after), 0)
-        summary = summary_text(about["goal"], notes, about["upto"], code=turn.run[-CODE:])  # the same in each replay
-        return outcome, [{"id": item, "type": "compaction", "encrypted_content": items.sealed(summary)}]
-    if outcome.status in ("completed", "incomplete"):
-        outcome = Outcome("failed", error={"code": "server_error", "message": NO_NOTES})
-    return outcome, []
-
-
 def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The response as it stands, for clients that do not stream."""
     head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
-    if COMPACTION in turn.request.echo:
-        outcome, output = compacted(answer, turn)
+    if head.compaction:
+        outcome, output = head.compacted(answer)
     else:
         output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
     usage = usage_fields(answer.used) if outcome.status != IN_PROGRESS else None

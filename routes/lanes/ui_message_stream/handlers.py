@@ -1,24 +1,22 @@
 """The run of a chat once more, for a page that was loaded again, or lost its connection, while it was answered.
 
-The SDK begins the message anew with the first chunk, so it gets all of it: a message that went on in a second run,
-after results of the page's own tools, is joined from the logs of both.
+The SDK begins the message anew with it: one that went on in a second run, after results of the page's own tools, is
+joined from the logs of both.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.core.events import ToolHanded
-from app.core.messages import Message
-from app.storage.principals import Principal
-from app.storage.runs import ALL, EventRow, RunRow
+from app.core.events import TERMINAL, ApprovalRequired, ToolFinished, ToolHanded, ToolStarted
+from app.storage.runs import ALL
 from routes.lanes.attendance import RequestKey
 from routes.lanes.catalogue import BY_NAME
 from routes.lanes.event_text import fields_of
@@ -27,8 +25,8 @@ from routes.lanes.lane import LaneRequest, Turn
 from routes.lanes.models import AGENT
 from routes.lanes.serving import attendance_of, leaving
 from routes.lanes.sessions import LaneSessions
-from routes.lanes.streams import lane_frames
-from routes.lanes.ui_message_stream.stream import HEADERS, EarlierEncoder, UIStreamEncoder
+from routes.lanes.streams import Pages, lane_frames
+from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
 from routes.lanes.verdicts import last_decided
 from routes.protocol.route import Route, tagged
 from routes.protocol.sse import EventStreamResponse
@@ -44,67 +42,42 @@ async def resume_chat(request: Request) -> Response:
 
     From its beginning, up to a question that waits; 204 if there is none (`useChat` with `resume`).
     """
-    services, principal, chat = services_of(request), current_principal(request), request.path_params["chat"]
-    run = await _last_run(request, services, principal, chat)
+    services, principal, attendance = services_of(request), current_principal(request), attendance_of(request)
+    named = replace(REQUEST, thread=request.path_params["chat"])
+    found = await LaneSessions.of(services, principal, LANE).named_run(named)
+    if found and found.ended is not None and found.ended < time.time() - attendance.return_s:
+        found = None
+    relay = RequestKey(principal.keeper, LANE, b"").named(named.thread or "")
+    run = await attendance.join(services.runs, relay, principal) or found
     if run is None:
         return Response(status_code=NONE_ACTIVE)
     turn = kept_turn(run, LANE) or Turn(run.id, run.session, int(run.created), AGENT, REQUEST)
     turn = replace(turn, request=replace(turn.request, asks=True), decided=await last_decided(services, principal, run))
-    before = await _runs_before(services, turn)
-    if not before and turn.request.echo.get("message") not in (None, run.id):
+    runs = [one.id for one in await services.store.runs(run.session)]
+    first = turn.request.echo.get("message") or run.id
+    if first not in (run.id, *runs):
         return Response(status_code=NONE_ACTIVE)  # the page has more of the message than the logs
-    attendance = attendance_of(request)
+    before = runs[runs.index(first) : runs.index(run.id)] if first in runs else ()
     with services.presence.place(principal) as place:
-        encoder = UIStreamEncoder(turn, joined=bool(before))
-        frames = lane_frames(services.runs.watch(run.id, 0), encoder, attendance.attending(run.id))
-        named = {"X-Run-Id": run.id, "X-Session-Id": run.session}
+        frames = lane_frames(_joined(services, turn, before), UIStreamEncoder(turn), attendance.attending(run.id))
         on_leave = leaving(services, attendance, BY_NAME[LANE], run.id)
-        return EventStreamResponse(place, _behind(services, turn, before, frames), named | HEADERS, on_leave)
+        return EventStreamResponse(place, frames, {"X-Run-Id": run.id, "X-Session-Id": run.session} | HEADERS, on_leave)
 
 
-async def _last_run(request: Request, services: Services, principal: Principal, chat: str) -> RunRow | None:
-    attendance, relay = attendance_of(request), RequestKey(principal.keeper, LANE, b"").named(chat)
-    run = await LaneSessions.of(services, principal, LANE).named_run(replace(REQUEST, thread=chat))
-    if run and run.ended is not None and run.ended < time.time() - attendance.return_s:
-        run = None
-    return await attendance.join(services.runs, relay, principal) or run
-
-
-async def _runs_before(services: Services, turn: Turn) -> Sequence[RunRow]:
-    """Return the runs in front of this one that its message began with."""
-    runs = await services.store.runs(turn.session)
-    ids = [run.id for run in runs]
-    first = turn.request.echo.get("message")
-    return runs[ids.index(first) : ids.index(turn.run)] if first in ids else ()
-
-
-async def _behind(
-    services: Services, turn: Turn, runs: Sequence[RunRow], frames: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    """The frames of a run, behind those of the runs that its message began with."""
-    async with aclosing(frames):
-        if runs:
-            results = {one.call: one for one in await services.store.messages(turn.session) if one.role == "tool"}
-        for at, run in enumerate(runs):
-            encoder = EarlierEncoder(replace(turn, run=run.id, decided=ALL), joined=at > 0)
-            rows = await services.store.events(run.id, 0, ALL)
-            yield "".join([encoder.frames(row) + _result(row, results) for row in rows]).encode()
-        async for piece in frames:
-            yield piece
-
-
-def _result(row: EventRow, results: Mapping[str | None, Message]) -> str:
-    """Return the chunk with the page's own result of a call that was handed over to it."""
-    call = fields_of(row)["call"] if row.type == ToolHanded.type else None
-    if call not in results:
-        return ""
-    text = results[call].text
-    try:
-        output = json.loads(text)
-    except (ValueError, RecursionError):
-        output = text
-    chunk = {"type": "tool-output-available", "toolCallId": call, "output": output, "providerExecuted": True}
-    return f"data: {json.dumps(chunk)}\n\n"
+async def _joined(services: Services, turn: Turn, before: Sequence[str]) -> Pages:
+    """The events of a run, behind those of the runs that its message began with, whose calls have their results."""
+    messages = await services.store.messages(turn.session) if before else ()
+    results = {one.call: one.text for one in messages if one.role == "tool"}
+    for row in [row for run in before for row in await services.store.events(run, 0, ALL)]:
+        fields = fields_of(row)
+        if row.type == ToolHanded.type and fields["call"] in results:  # lest the page makes it once more
+            data = json.dumps(fields | {"ok": True, "text": results[fields["call"]]})
+            yield [replace(row, type=kind, data=data) for kind in (ToolStarted.type, ToolFinished.type)]
+        elif row.type not in TERMINAL | {ApprovalRequired.type}:
+            yield [row]
+    async with aclosing(services.runs.watch(turn.run, 0)) as pages:
+        async for rows in pages:
+            yield rows
 
 
 ROUTES = tagged(

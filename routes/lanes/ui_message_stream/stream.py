@@ -32,11 +32,8 @@ NOTICED = {"cut": "length", "refusal": "content-filter"}
 
 
 class UIStreamEncoder(PartEncoder):
-    """`joined`: it goes on in the message of an earlier run, which stands in front of it in the same stream."""
-
-    def __init__(self, turn: Turn, *, joined: bool = False) -> None:
+    def __init__(self, turn: Turn) -> None:
         super().__init__(turn)
-        self.joined = joined
         self._in_step = False
         self._denied: set[str] = set()
         self._questions: set[str] = set()
@@ -45,8 +42,7 @@ class UIStreamEncoder(PartEncoder):
         self._cached = 0
 
     def begin(self) -> None:
-        if not self.joined:
-            self.send(type="start", messageId=self.turn.request.echo.get("message") or self.turn.run)
+        self.send(type="start", messageId=self.turn.request.echo.get("message") or self.turn.run)
 
     def start_run(self, fields: Fields) -> None:
         """Nothing: the message has begun."""
@@ -156,14 +152,3 @@ class UIStreamEncoder(PartEncoder):
         prompt, completion = self._usage["total_prompt_tokens"], self._usage["total_completion_tokens"]
         counts = {"inputTokens": prompt, "outputTokens": completion, "totalTokens": prompt + completion}
         return counts | ({"cachedInputTokens": self._cached} if self._cached else {})
-
-
-class EarlierEncoder(UIStreamEncoder):
-    """The first part of an answer that a later run goes on with: nobody is to run its calls once more."""
-
-    def hand_call(self, call: str, name: str, arguments: Fields) -> None:
-        self.send(type="tool-input-start", toolCallId=call, toolName=name, providerExecuted=True)
-        self.send(type="tool-input-available", toolCallId=call, toolName=name, input=arguments, providerExecuted=True)
-
-    def _end_message(self, reason: str) -> None:
-        self._end_step()

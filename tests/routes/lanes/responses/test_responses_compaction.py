@@ -124,7 +124,6 @@ WRONG: list[tuple[list[dict[str, Any]], str, str]] = [
     ([{"type": "compaction", "encrypted_content": "gAAAAA"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "compaction", "encrypted_content": "dragoman1.%%"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "configuration_update", "reasoning": "low"}, CONVERSATION[0]], "reasoning", "send an object"),
-    ([{"type": "program", "id": "p"}], "input.0.type", "program"),
 ]
 
 
