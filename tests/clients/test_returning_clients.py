@@ -23,7 +23,7 @@ from tests.support.nightly import at_night
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 60
+LIMIT_S = 90
 SDK = next(client for client in JAVASCRIPT_CLIENTS if client.environment == "sdk")
 CLIENTS = ("agui", "ui")
 MODEL = "dragoman/agent"
