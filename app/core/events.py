@@ -125,6 +125,25 @@ class ToolProgress(Struct, frozen=True):
     asks: bool | None = None
 
 
+class ToolTask(Struct, frozen=True):
+    """A call goes on at its MCP `server` as a task, whose id there is `task`: at first, and with each new `status`.
+
+    `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
+    `message` what the server says, `poll_s` how often it asks to be polled, `ttl_s` how long it keeps the task. If
+    this server ends, the next one follows the task by this event: the call is not made again.
+    """
+
+    type: ClassVar[str] = "tool.task"
+    call: str
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
@@ -404,6 +423,7 @@ AgentEvent = (
     | ToolDelta
     | ToolStarted
     | ToolProgress
+    | ToolTask
     | ToolFinished
     | ToolRejected
     | ToolHanded

@@ -24,6 +24,29 @@ class Document(Struct, frozen=True):
     text: str
 
 
+LEAST_POLL_S, USUAL_POLL_S, MOST_POLL_S = 0.2, 2.0, 60.0  # between two requests for the status of a task
+
+
+class RemoteTask(Struct, frozen=True):
+    """A call that goes on at an MCP server as the `task` of this id, as of an event `tool.task`."""
+
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status not in ("working", "input_required")
+
+    @property
+    def interval_s(self) -> float:
+        return min(MOST_POLL_S, max(LEAST_POLL_S, USUAL_POLL_S if self.poll_s is None else self.poll_s))
+
+
 class DocumentAccess(Protocol):
     """The documents of one session. `name` is an id or a title; every method raises ToolFailed."""
 

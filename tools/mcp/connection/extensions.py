@@ -9,8 +9,7 @@ from mcp.client.extension import ClientExtension, advertise
 
 TASKS = "io.modelcontextprotocol/tasks"
 
-# By identifier, with the settings that the server gets.
-EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
+EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
 }
 
