@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
-from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, START_S, free_port, managing, ready, serving, told, tool
+from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, told, tool
+from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
 from tools.base.access import LEAST_POLL_S, MOST_POLL_S, USUAL_POLL_S, RemoteTask
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
@@ -21,8 +21,6 @@ from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 
-TASKING = FIXTURES / "tasking.py"
-ERAS = ("2026-07-28", "extension", "2025-11-25")
 NOT_HERE = "Check before doing it again."
 # What a model receives, in every era.
 OUTCOMES: Mapping[str, tuple[bool, str]] = {
@@ -53,22 +51,11 @@ async def answer(_: ElicitationQuestion) -> ElicitationAnswer:
 
 @asynccontextmanager
 async def tasking(era: str) -> AsyncGenerator[tuple[Manager, httpx2.AsyncClient], None]:
-    port = free_port()
-    config = ServerConfig("s", "http", url=f"http://127.0.0.1:{port}/mcp", timeouts=PATIENT, concurrency=2)
-    client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False)
-    async with serving(TASKING, era, port), client, managing(config, hooks=Hooks(elicit=answer)) as manager:
+    server = TaskServer(era)
+    config = ServerConfig("s", "http", url=server.url, timeouts=PATIENT, concurrency=2)
+    async with server.started() as client, managing(config, hooks=Hooks(elicit=answer)) as manager:
         await ready(manager)
         yield manager, client
-
-
-async def requested(client: httpx2.AsyncClient, method: str) -> list[dict[str, Any]]:
-    return [one for one in (await client.get("/log")).json() if one["method"] == method]
-
-
-async def until_requested(client: httpx2.AsyncClient, method: str) -> dict[str, Any]:
-    while not (found := await requested(client, method)):
-        pass  # each request waits; the test is bounded
-    return found[0]
 
 
 @pytest.mark.parametrize("era", ERAS)
