@@ -126,11 +126,10 @@ class ToolProgress(Struct, frozen=True):
 
 
 class ToolTask(Struct, frozen=True):
-    """A call goes on at its MCP `server` as a task, whose id there is `task`: at first, and with each new `status`.
+    """A call goes on at its MCP `server` as the `task` of this id: one event at first, and one with each new `status`.
 
     `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
-    `message` what the server says, `poll_s` how often it asks to be polled, `ttl_s` how long it keeps the task. If
-    this server ends, the next one follows the task by this event: the call is not made again.
+    `poll_s` how often the server asks to be polled, `ttl_s` how long it keeps the task.
     """
 
     type: ClassVar[str] = "tool.task"

@@ -11,6 +11,7 @@ from tools.base.outcome import Progress, Result
 
 MARKDOWN = "markdown"  # the kind of a document that names none
 KINDS = ("fact", "preference", "event", "note", "lesson")  # of memories
+OVER = ("completed", "failed", "cancelled")  # of the states of a task
 FACT = KINDS[0]  # the kind of a memory that names none
 
 
@@ -24,9 +25,6 @@ class Document(Struct, frozen=True):
     text: str
 
 
-LEAST_POLL_S, USUAL_POLL_S, MOST_POLL_S = 0.2, 2.0, 60.0  # between two requests for the status of a task
-
-
 class RemoteTask(Struct, frozen=True):
     """A call that goes on at an MCP server as the `task` of this id, as of an event `tool.task`."""
 
@@ -37,14 +35,6 @@ class RemoteTask(Struct, frozen=True):
     message: str | None = None
     poll_s: float | None = None
     ttl_s: float | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.status not in ("working", "input_required")
-
-    @property
-    def interval_s(self) -> float:
-        return min(MOST_POLL_S, max(LEAST_POLL_S, USUAL_POLL_S if self.poll_s is None else self.poll_s))
 
 
 class DocumentAccess(Protocol):

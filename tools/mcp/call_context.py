@@ -6,12 +6,10 @@ import asyncio
 import time
 from collections import deque
 from contextvars import ContextVar
-from typing import Any
 
 from msgspec import Struct, field
 
 from tools.base.output_buffer import TAIL_LINES
-from tools.base.tasks import retrieve
 from tools.tool import Context
 
 
@@ -34,21 +32,9 @@ class CallContext(Struct, eq=False):
     question_count: int = 0  # to a person, so far
     question_s: float = 0.0  # time that answered questions took, not counted against the call
 
-    def show(self, line: str) -> None:
-        """Add a line to what is shown of the progress."""
-        self.count += 1
-        self.messages.append(line)
-        self.touch()
-
     def touch(self) -> None:
         self.alive_at = time.monotonic()
         self.woken.set()
-
-
-def ended(call: CallContext, task: asyncio.Task[Any]) -> None:
-    """Wake whoever waits for the call, whose work has ended in this task."""
-    retrieve(task)
-    call.woken.set()
 
 
 current_call: ContextVar[CallContext | None] = ContextVar("the MCP call in progress", default=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import RemoteTask
+from tools.base.access import OVER, RemoteTask
 from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result
 from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
-from tools.mcp.call_context import CallContext, ended
+from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
 from tools.mcp.model import Hooks, Timeouts
 from tools.mcp.results import line, pictures_of, result_text
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from tools.mcp.connection.task_following import TaskFollower
 
 FOLLOWING = "tools.mcp.connection.task_following"  # it imports the SDK
-CANCEL_S = 5.0  # for the request to cancel a task
+POLL_S = 60.0  # at most passes between two polls of a task
 _MANY = 400  # characters of a server's error message
 _SESSION_LOST = ("session not found", "session terminated", "not initialized")
 
@@ -56,7 +55,7 @@ class ServerCall:
         self._limits: Timeouts = server.config.tool_timeouts.get(tool, server.config.timeouts)
         self._total_s = min(self._limits.total_s, context.time_limit_s)
         self._idle_s = self._limits.idle_s
-        self._began = self._followed = time.monotonic()
+        self._began = time.monotonic()
         self._session: McpSession | None = None
         self._follower: TaskFollower | None = None
         self._status = context.task.status if context.task else ""  # of the task, as it is stored
@@ -85,7 +84,7 @@ class ServerCall:
         for is_last in (False, True):
             call = CallContext(self._tool, self._context)
             task = asyncio.create_task(self._request(call))
-            task.add_done_callback(partial(ended, call))
+            task.add_done_callback(partial(_ended, call))
             over = False
             try:
                 while not over:
@@ -95,7 +94,6 @@ class ServerCall:
                 outcome = await self._outcome(task, call)
             finally:
                 task.cancel()
-                self._cancel_task()
             if isinstance(outcome, Result):
                 yield outcome
                 return
@@ -106,6 +104,7 @@ class ServerCall:
 
     async def _request(self, call: CallContext) -> CallToolResult:
         if self._context.task:
+            await asyncio.to_thread(import_module, FOLLOWING)
             return await self._follow(call, self._context.task)
         session = await self._connected(call)
         name = self._tool
@@ -122,31 +121,19 @@ class ServerCall:
 
     async def _follow(self, call: CallContext, task: RemoteTask) -> CallToolResult:
         """Follow the task that the call has become. It takes no slot: between polls nothing is under way."""
-        following = await asyncio.to_thread(import_module, FOLLOWING)
-        self._followed = time.monotonic()
-        self._follower = following.TaskFollower(self._server, call, task, self._on_task)
+        self._follower = import_module(FOLLOWING).TaskFollower(self._server, call, task, self._on_task)
         self._server.slots.release()
         result: CallToolResult = await self._follower.result()
         return result
 
     async def _on_task(self, task: RemoteTask) -> None:
         """Take the limits of a task, which has a total of its own, and store each new status."""
-        self._idle_s = self._limits.idle_s + task.interval_s
-        ends = math.inf if task.ttl_s is None else time.monotonic() + task.since + task.ttl_s - time.time()
-        total_s = max(ends, self._followed + 2 * task.interval_s) - self._began
-        self._total_s = min(self._context.time_limit_s, total_s)
+        self._idle_s = self._limits.idle_s + POLL_S
+        left_s = task.since + task.ttl_s - time.time() if task.ttl_s else float("inf")
+        self._total_s = min(self._context.time_limit_s, time.monotonic() - self._began + left_s)
         if self._context.keep_task and task.status != self._status:
             self._status = task.status
             await self._context.keep_task(task)
-
-    def _cancel_task(self) -> None:
-        """Have the server end a task that is not over, unless the next server of ours goes on with it."""
-        if self._follower is None or self._follower.task.is_over or self._context.goes_on():
-            return
-        cancelling = asyncio.create_task(asyncio.wait_for(self._follower.cancel(), CANCEL_S))
-        self._server.cancelling.add(cancelling)
-        cancelling.add_done_callback(self._server.cancelling.discard)
-        cancelling.add_done_callback(retrieve)
 
     async def _connected(self, call: CallContext) -> McpSession:
         """Return the connection. From here on it is the server's time."""
@@ -194,7 +181,7 @@ class ServerCall:
             return self._failed("unavailable", str(cause))
         message = line(str(cause))[:_MANY] or type(cause).__name__
         if self._follower:
-            end = "" if self._follower.task.is_over else " Its outcome is unknown. Check before doing it again."
+            end = "" if self._follower.task.status in OVER else " Its outcome is unknown. Check before doing it again."
             return self._failed("protocol_error", f"{name} did not finish the task of this call: {message}.{end}")
         if self._is_session_lost(message, call) or call.lost or (self._session and self._session.gone):
             return self._lost(call, call.lost or message)
@@ -245,3 +232,8 @@ class ServerCall:
 
     async def _keep(self, content: bytes) -> str:
         return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"
+
+
+def _ended(call: CallContext, task: asyncio.Task[Any]) -> None:
+    retrieve(task)
+    call.woken.set()

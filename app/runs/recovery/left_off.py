@@ -32,8 +32,7 @@ class LeftOff(Struct, frozen=True):
     run begins in the history, and `totals` is what it has used; `before` was that when its last round began.
 
     `reply` is the last reply, if the history has it, and `calls` are those in it without a result. Calls of `unknown`
-    had been started and may have had an effect; those of `started` only read, and may be made again, or are `tasks` of an
-    MCP server, which are followed on.
+    had been started and may have had an effect; those of `started` only read, and may be made again, or are `tasks`.
     `half`: what the log shows of a reply that the history does not have, of so many `characters`, and `dropped` the
     calls that were being written in it, with their names. `asked` says that a request had begun.
     """

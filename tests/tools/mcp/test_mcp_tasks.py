@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, told, tool
 from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
-from tools.base.access import LEAST_POLL_S, MOST_POLL_S, USUAL_POLL_S, RemoteTask
+from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
 from tools.mcp.manager import Manager
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig
@@ -132,10 +132,3 @@ async def test_tasks_hold_up_no_other_calls_of_their_server() -> None:
         assert (await told(tool(manager, "mcp__s__work"))).ok
         for call in waiting:
             await call.aclose()
-
-
-@pytest.mark.parametrize(
-    ("given", "interval_s"), [(None, USUAL_POLL_S), (0.0, LEAST_POLL_S), (5.0, 5.0), (1e9, MOST_POLL_S)]
-)
-def test_a_server_is_polled_within_bounds(given: float | None, interval_s: float) -> None:
-    assert RemoteTask("s", "1", "working", 0.0, poll_s=given).interval_s == interval_s

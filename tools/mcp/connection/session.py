@@ -171,7 +171,9 @@ class McpSession:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-            call.show(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
+            call.count += 1
+            call.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
+            call.touch()
 
         return await self.request(
             call, CALL, lambda client: client.call_tool(call.tool, arguments, progress_callback=on_progress)
@@ -247,9 +249,7 @@ class McpSession:
                 raise
             found = []  # it does not announce any
         self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
-        if client.server_capabilities.tasks and not self.is_modern:
-            required = (tool for tool in found if tool.get("execution", {}).get("taskSupport") == "required")
-            self.traffic.task_tools = {tool["name"] for tool in required}
+        self.traffic.task_tools = {one["name"] for one in found if one.get("execution") == {"taskSupport": "required"}}
         instructions = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
         await self._list_offers(client)
         await self._offer(found[:MAX_TOOLS], instructions, self.offers)

@@ -1,8 +1,7 @@
 """Following the task that a call has become: its status is polled, its questions are asked, its end is the result.
 
-The extension (https://github.com/modelcontextprotocol/ext-tasks) has the result in `tasks/get`, and answers go with
-`tasks/update`. A server of 2025-11-25 has the result in `tasks/result`, and sends its questions while that is open.
-A task outlives the connection: a server that is gone is asked again, until the call's limits end it.
+The extension has the result in `tasks/get`, and takes answers with `tasks/update`. A server of 2025-11-25 has it in
+`tasks/result`, and asks while that is open. A server that is gone is asked again, until the call's limits end it.
 """
 
 from __future__ import annotations
@@ -12,30 +11,30 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from mcp import Client, MCPError
 from mcp.client import ClientRequestContext
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, CallToolResult, ErrorData, InputRequest, Request
+from mcp_types import INTERNAL_ERROR, CallToolResult, ErrorData, InputRequest, Request
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from tools.base.access import LEAST_POLL_S, RemoteTask
+from tools.base.access import OVER, RemoteTask
 from tools.base.outcome import ToolFailed
-from tools.base.tasks import wait_at_most
-from tools.mcp.call_context import CallContext, current_call, ended
+from tools.base.tasks import retrieve, wait_at_most
+from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import MOST_ASKED
 from tools.mcp.connection.extensions import TASKS
 from tools.mcp.connection.session import McpSession
 from tools.mcp.results import line
 from tools.mcp.server import Server, Unavailable
 
-JITTER = 0.1  # of the time between two polls
+LEAST_S, USUAL_S, MOST_S, JITTER = 0.2, 2.0, 60.0, 0.1  # between two polls
 ANSWER_S = 30.0  # for a connection, and for the answer to a request about the task
-MOST_ERRORS = 5  # in succession
 MOST_ID = 1_000
-STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
+STATUSES = ("working", "input_required", *OVER)
 _ANY: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _INPUT: TypeAdapter[InputRequest] = TypeAdapter(InputRequest)
 
@@ -71,40 +70,36 @@ class TaskFollower:
     async def result(self) -> CallToolResult:
         """Return the result, once it is there. Raises ToolFailed, or the error by which that is not known."""
         current_call.set(self._call)
-        errors = 0
         try:
-            await self._enter(self.task)
+            if self._call.context.task is None:
+                await self._enter(self.task)  # durable before it is polled
             while True:
-                try:
+                with suppress(Unavailable):
                     if (found := await self._poll()) is not None:
                         return found
-                    errors = 0
-                except Unavailable:
-                    pass
-                except (MCPError, ValueError) as error:
-                    errors += 1
-                    is_unknown = isinstance(error, MCPError) and error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
-                    if is_unknown or errors == MOST_ERRORS:
-                        raise
                 self._news.woken.clear()
-                await asyncio.sleep(LEAST_POLL_S)
-                pause_s = self.task.interval_s * random.uniform(1, 1 + JITTER)
-                await wait_at_most(pause_s - LEAST_POLL_S, self._news.woken)
+                await asyncio.sleep(LEAST_S)
+                pause_s = min(MOST_S, max(LEAST_S, self.task.poll_s or USUAL_S)) * random.uniform(1, 1 + JITTER)
+                await wait_at_most(pause_s - LEAST_S, self._news.woken)
         finally:
             for asking in self._asked.values():
                 asking.cancel()
             for session in self._sessions:
                 session.calls.discard(self._call)
                 session.traffic.tasks.pop(self._call.task, None)
+            if not (self.task.status in OVER or self._call.context.goes_on()):
+                cancelling = self._begin(self._cancel(), self._news)
+                self._server.cancelling.add(cancelling)
+                cancelling.add_done_callback(self._server.cancelling.discard)
 
-    async def cancel(self) -> None:
-        """Ask the server to end the task."""
+    async def _cancel(self) -> None:
         await self._request(await self._server.connected(ANSWER_S), "tasks/cancel")
 
     async def _enter(self, task: RemoteTask) -> None:
         self.task, shown = task, ": ".join(filter(None, (task.status, task.message)))
         if shown not in [*self._call.messages][-1:]:
-            self._call.show(shown)
+            self._call.count += 1
+            self._call.messages.append(shown)
         self._call.touch()
         await self._changed(task)
 
@@ -148,8 +143,7 @@ class TaskFollower:
         """Request the result; None if it is not there yet, and questions may come meanwhile."""
         if "" not in self._asked:
             self._asked[""] = self._begin(self._request(session, "tasks/result", limit_s=None), self._news)
-        if self.task.is_over:
-            await asyncio.wait({self._asked[""]}, timeout=ANSWER_S)
+        await asyncio.wait({self._asked[""]}, timeout=ANSWER_S if self.task.status in OVER else 0)
         return await self._checked(session, self._asked.pop("").result()) if self._asked[""].done() else None
 
     async def _checked(self, session: McpSession, found: dict[str, Any]) -> CallToolResult:
@@ -173,14 +167,16 @@ class TaskFollower:
             raise Unavailable(context.lost or "no answer")
         if (error := asking.exception()) and context.status == 404:
             self._server.drop(session, line(str(error)))  # it has started anew, perhaps with the task
-        if error and (context.lost or context.unsent or context.status or session.gone):
+        passes = isinstance(error, MCPError) and error.code == INTERNAL_ERROR
+        if error and (passes or context.lost or context.unsent or context.status or session.gone):
             raise Unavailable(str(error)) from error
         return asking.result()
 
     def _begin(self, work: Coroutine[Any, Any, Any], context: CallContext) -> asyncio.Task[Any]:
         """Start work whose end wakes the context. It is cancelled and never awaited: the SDK may take seconds."""
         task = asyncio.create_task(work)
-        task.add_done_callback(partial(ended, context))
+        task.add_done_callback(retrieve)
+        task.add_done_callback(lambda _: context.woken.set())
         return task
 
 
@@ -207,4 +203,4 @@ def _updated(task: RemoteTask, fields: Mapping[str, Any]) -> RemoteTask:
 
 def _seconds(given: object) -> float | None:
     """Return milliseconds of a server as seconds; None if they are no such number."""
-    return given / 1000 if type(given) in (int, float) and 0 <= given < math.inf else None
+    return given / 1000 if isinstance(given, int | float) and 0 < given < math.inf else None
