@@ -123,8 +123,7 @@ class ServerCall:
         """Follow the task that the call has become. It takes no slot: between polls nothing is under way."""
         self._follower = import_module(FOLLOWING).TaskFollower(self._server, call, task, self._on_task)
         self._server.slots.release()
-        result: CallToolResult = await self._follower.result()
-        return result
+        return await self._follower.result()
 
     async def _on_task(self, task: RemoteTask) -> None:
         """Take the limits of a task, which has a total of its own, and store each new status."""

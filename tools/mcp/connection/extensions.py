@@ -8,7 +8,6 @@ from typing import Any
 from mcp.client.extension import ClientExtension, advertise
 
 TASKS = "io.modelcontextprotocol/tasks"
-
 EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
 }
