@@ -8,10 +8,12 @@ from typing import Any
 from mcp.client.extension import ClientExtension, advertise
 
 TASKS = "io.modelcontextprotocol/tasks"
+SKILLS = "io.modelcontextprotocol/skills"
 
 # By identifier, with the settings that the server gets.
 EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
+    SKILLS: {},  # https://github.com/modelcontextprotocol/ext-skills
 }
 
 
