@@ -1,7 +1,4 @@
-"""Skills of a server, by MCP's extension for them: pinned with their front matter and the digests of their files.
-
-A file is read when a model asks for it, and is used only if it is the pinned one.
-"""
+"""Skills of a server, by MCP's extension for them: pinned with the digests of their files, which are read on demand."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ _PARAMETERS = {"type": "object", "properties": {"name": {"type": "string", "maxL
 
 
 def is_skill(name: str) -> bool:
-    """Return whether a pin is that of a skill: its name is the URI of the skill's folder."""
-    return "://" in name
+    return "://" in name  # its pin has the URI of its folder
 
 
 def skill_definition(raw: Any) -> Definition:
@@ -47,10 +43,9 @@ def skill_definition(raw: Any) -> Definition:
     files = dict(_file(root, one) for one in listed[:MAX_FILES])
     if FILE not in files or len(files) < len(listed):
         raise UnusableDefinition(f"it has no {FILE}, a file twice, or more than {MAX_FILES} files")
-    if not about.strip() or len(canonical(fields)) > MAX_FRONT_MATTER:
-        raise UnusableDefinition("its description is empty, or its front matter too long")
-    if sum(int(stated.split()[1]) for stated in files.values()) > MAX_BYTES:
-        raise UnusableDefinition(f"it has more than {MAX_BYTES:,} bytes")
+    size = sum(int(stated.split()[1]) for stated in files.values())
+    if not about.strip() or len(canonical(fields)) > MAX_FRONT_MATTER or size > MAX_BYTES:
+        raise UnusableDefinition(f"it has no description, too long a front matter, or over {MAX_BYTES:,} bytes")
     return pinned_skill({"name": root, "frontmatter": fields, "files": files})
 
 
@@ -96,9 +91,9 @@ def fault_of(one: Definition, path: str, contents: Sequence[Any]) -> str:
         if path != FILE:
             return ""
         head, _, _ = data.decode("utf-8-sig").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
-        events = yaml.parse(head[:MAX_FRONT_MATTER], yaml.CSafeLoader)
-        if len(head) > MAX_FRONT_MATTER or any(isinstance(event, yaml.AliasEvent) for event in events):
-            return "its front matter is too long, or has aliases"  # one stands for any amount of text
+        head = head[:MAX_FRONT_MATTER]
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(head, yaml.CSafeLoader)):
+            return "its front matter has aliases"  # one stands for any amount of text
         fields = json.loads(json.dumps(yaml.load(head, yaml.CSafeLoader), default=str))
     except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         return f"it cannot be read ({type(error).__name__})"

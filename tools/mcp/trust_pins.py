@@ -16,8 +16,7 @@ from tools.mcp.names import is_wanted, offer_name, public_name
 from tools.mcp.skills import MAX_SKILLS, is_skill, pinned_skill, skill_definition
 from tools.tool import SKILL_REQUEST
 
-# Named so, a tool would have the trust that is declared for these.
-REQUESTS = ("resources/read", "prompts/get", SKILL_REQUEST)
+REQUESTS = ("resources/read", "prompts/get", SKILL_REQUEST)  # a tool named so would have the trust declared for these
 
 
 def identity_of(config: ServerConfig) -> str:

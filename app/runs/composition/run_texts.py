@@ -68,10 +68,11 @@ class RunTexts(Struct, frozen=True):
         def write(tools: Sequence[Tool], *, call_form: CallForm, **form: Any) -> Sequence[Message]:
             window, share = route.known_window, self.settings.mcp_tools_share
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
-            skills = skill_lines(self.project.skills), titled(self.server_skills(), window, share, SKILLS)
+            skills = filter(
+                None, (skill_lines(self.project.skills), titled(self.server_skills(), window, share, SKILLS))
+            )
             native = call_form is CallForm.NATIVE
             rules = run_rules(self.facts, tools, window, native=native) if self.facts else ""
-            form |= {"notes": notes, "rules": rules, "skills": "\n\n".join(filter(None, skills))}
-            return fixed(tools, call_form=call_form, **form)
+            return fixed(tools, notes=notes, rules=rules, skills="\n\n".join(skills), call_form=call_form, **form)
 
         return Prompt(Clock(self.settings.time_zone), lesson, write)

@@ -22,13 +22,12 @@ from msgspec.structs import replace
 from pydantic import RootModel, ValidationError
 
 from tools.mcp.connection.extensions import SKILLS
-from tools.mcp.definitions import Definition
+from tools.mcp.definitions import MAX_TEXT, Definition
 from tools.mcp.offers import MAX_LISTED, Offers, listing, offers_of
 from tools.mcp.server import Unavailable
 from tools.mcp.skills import FILE, fault_of, skill_file
 
 PAGES = 50
-MAX_NAMED = 4_000  # characters
 
 Fetch = Callable[..., Awaitable[PaginatedResult]]  # of one page, from `cursor` on
 
@@ -94,7 +93,7 @@ async def skill_result(
     if fault := await asyncio.to_thread(fault_of, one, path, result.contents):
         on_change()
         raise Unavailable(f"It was not read: {fault}. A skill that has changed waits until a person approves it.")
-    beside = ", ".join(name for name in one.pinned["files"] if path == FILE != name)[:MAX_NAMED]
+    beside = ", ".join(name for name in one.pinned["files"] if path == FILE != name)[:MAX_TEXT]
     note = [TextContent(text=f"[Its files, which read_skill shows by name/path: {beside}]")] if beside else []
     return CallToolResult(content=[*_blocks(result), *note])
 
