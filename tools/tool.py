@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, RemoteTask, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -93,6 +93,9 @@ class Context(Struct, frozen=True):
     knowledge: KnowledgeAccess | None = None  # None where no folder is searched
     helpers: HelperAccess | None = None  # None where they are switched off
     sessions: SessionAccess | None = None  # the same
+    task: RemoteTask | None = None  # that the call had become at an earlier server
+    keep_task: Callable[[RemoteTask], Awaitable[None]] | None = None  # until it is durable
+    goes_on: Callable[[], bool] = bool  # True if the next server goes on with the call that ends here
     result_characters: int = 20_000  # of a result that the model gets, at most
 
 

@@ -125,6 +125,24 @@ class ToolProgress(Struct, frozen=True):
     asks: bool | None = None
 
 
+class ToolTask(Struct, frozen=True):
+    """A call goes on at its MCP `server` as the `task` of this id: one event at first, and one with each new `status`.
+
+    `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
+    `poll_s` how often the server asks to be polled, `ttl_s` how long it keeps the task.
+    """
+
+    type: ClassVar[str] = "tool.task"
+    call: str
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
@@ -404,6 +422,7 @@ AgentEvent = (
     | ToolDelta
     | ToolStarted
     | ToolProgress
+    | ToolTask
     | ToolFinished
     | ToolRejected
     | ToolHanded

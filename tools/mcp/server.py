@@ -69,6 +69,7 @@ class Server:
         self.session: McpSession | None = None
         self.used_at = time.monotonic()
         self.calls = 0
+        self.cancelling: set[asyncio.Task[None]] = set()  # requests to end tasks
         self.first_wait_ends: float | None = None  # no turn waits longer for the tools, if they were never listed
         self._offers = Offers()  # as last listed
         self._services = services

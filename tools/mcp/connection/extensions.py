@@ -10,8 +10,7 @@ from mcp.client.extension import ClientExtension, advertise
 TASKS = "io.modelcontextprotocol/tasks"
 SKILLS = "io.modelcontextprotocol/skills"
 
-# By identifier, with the settings that the server gets.
-EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
+EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
     SKILLS: {},  # https://github.com/modelcontextprotocol/ext-skills
 }
