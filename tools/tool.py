@@ -142,6 +142,8 @@ def binds_nothing(_: Arguments, __: Path) -> str:
     return ""
 
 
+READ_SKILL = "read_skill"
+SKILL_REQUEST = "skills/get"  # the own name of the host's tool for the skills of an MCP server
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
 NO_COLUMNS: Mapping[str, Column] = MappingProxyType({})
 
@@ -200,9 +202,19 @@ class Tool(Struct, frozen=True):
 
     plans: bool = False
 
+    @property
+    def skills(self) -> str:
+        """The prefix of the names of the MCP skills that it reads. Such a tool is not listed: `read_skill` is."""
+        return skill_prefix(self.name) if self.origin and self.origin.tool == SKILL_REQUEST else ""
+
     def with_paths(self, arguments: Arguments, workspace: Path) -> Arguments:
         """Return the arguments that `run` gets. Raises ToolFailed for a path outside of the workspace."""
         return arguments | {name: use(workspace, arguments.get(name, "")) for name, use in self.paths.items()}
+
+
+def skill_prefix(tool: str) -> str:
+    """Return what the names of the skills begin with that a server's tool for them reads: its server's name."""
+    return tool.removeprefix("mcp__").removesuffix("__skills") + "/"
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -8,8 +8,11 @@ from typing import Any
 from mcp.client.extension import ClientExtension, advertise
 
 TASKS = "io.modelcontextprotocol/tasks"
+SKILLS = "io.modelcontextprotocol/skills"
+
 EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
+    SKILLS: {},  # https://github.com/modelcontextprotocol/ext-skills
 }
 
 
