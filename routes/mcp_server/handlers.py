@@ -7,63 +7,34 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.runs.connections import OpenStream
-from routes.protocol.raw_body import read_body
-from routes.protocol.requests import body_limits
 from routes.protocol.route import Body, Route, tagged
-from routes.protocol.sse import END, expire
+from routes.protocol.sse import expire
 from routes.services import current_principal, services_of
 
-METHODS = ("POST", "GET", "DELETE")
-HEADERS = {
-    "Mcp-Session-Id": "the session of a client of 2025-11-25 or before",
-    "MCP-Protocol-Version": "the version of the protocol",
-}
-EXAMPLE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "example", "version": "1"},
-    },
-}
+BODY = Body({"jsonrpc": "text", "method": "text"}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
 
 class ApplicationResponse(Response):
-    """The answer of another application. It ends when its place is closed, and gives that back at its end."""
+    """The answer of another application, which is cut off when its place is closed."""
 
-    def __init__(self, place: OpenStream, application: ASGIApp, body: bytes) -> None:
+    def __init__(self, place: OpenStream, application: ASGIApp) -> None:
         self.background = None
         self._place = place
         self._application = application
-        self._body: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def received() -> Message:
-            return self._body.pop() if self._body else await receive()
-
-        has_begun = False
-
-        async def sent(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
         with self._place:
             self._place.check()
         try:
             async with asyncio.timeout(None) as until:
                 self._place.cut = partial(expire, until)
-                await self._application(scope, received, sent)
+                await self._application(scope, receive, send)
         except TimeoutError:
             if not until.expired():
                 raise
-            if has_begun:
-                await send(END)
         finally:
             self._place.leave()
 
@@ -71,28 +42,26 @@ class ApplicationResponse(Response):
 async def serve(request: Request) -> Response:
     """An MCP server: `ask_agent`, your tools, and your conversations and documents as resources.
 
-    POST takes one message and answers with JSON or a stream; GET opens the stream of a session's notifications and
-    DELETE ends the session, both for clients of 2025-11-25 and before. See
-    [dragoman as an MCP server](mcp.md#dragoman-as-an-mcp-server).
+    POST takes one message and answers with JSON or a stream. For clients of 2025-11-25 and before GET opens the stream
+    of a session and DELETE ends it. See [dragoman as an MCP server](mcp.md#dragoman-as-an-mcp-server).
     """
     services = services_of(request)
-    limits = body_limits(services.settings.max_message_bytes)
-    body = await read_body(request, limits) if request.method == "POST" else b""
     with services.presence.place(current_principal(request)) as place:
-        return ApplicationResponse(place, await services.mcp_server.get(services), body)
+        return ApplicationResponse(place, await services.mcp_server.get(services))
 
 
-def _route(method: str) -> Route:
-    return Route(
-        f"{method} /mcp",
-        serve,
-        rights="user",
-        statuses=(200, 202),
-        body=Body({"jsonrpc": "text", "method": "text"}, EXAMPLE) if method == "POST" else None,
-        headers=HEADERS,
-        media=("application/json", "text/event-stream"),
-        foreign_errors=True,
-    )
-
-
-ROUTES = tagged("Clients of other APIs", *map(_route, METHODS))
+ROUTES = tagged(
+    "Clients of other APIs",
+    *(
+        Route(
+            f"{method} /mcp",
+            serve,
+            rights="user",
+            statuses=(200, 202),
+            body=BODY if method == "POST" else None,
+            media=("application/json", "text/event-stream"),
+            foreign_errors=True,
+        )
+        for method in ("POST", "GET", "DELETE")
+    ),
+)

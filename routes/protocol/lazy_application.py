@@ -15,26 +15,19 @@ class LazyApplication:
     def __init__(self, module: str) -> None:
         self._module = module
         self._task: asyncio.Task[None] | None = None
-        self._application: ASGIApp | None = None
-        self._is_open, self._over = asyncio.Event(), asyncio.Event()
+        self._opened = asyncio.Queue[ASGIApp](1)
+        self._over = asyncio.Event()
 
     async def get(self, services: Any) -> ASGIApp:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(services), name=self._module)
-        if self._application is None:
-            opening = asyncio.create_task(self._is_open.wait())
-            await asyncio.wait([self._task, opening], return_when=asyncio.FIRST_COMPLETED)
-            opening.cancel()
-            if self._task.done():
-                self._task.result()
-        assert self._application is not None
-        return self._application
+        self._task = self._task or asyncio.create_task(self._run(services), name=self._module)
+        application = await self._opened.get()
+        self._opened.put_nowait(application)
+        return application
 
     async def _run(self, services: Any) -> None:
         """Open and close it in one task, as its cancel scopes require."""
-        opened = (await asyncio.to_thread(import_module, self._module)).opened
-        async with opened(services) as self._application:
-            self._is_open.set()
+        async with (await asyncio.to_thread(import_module, self._module)).opened(services) as application:
+            self._opened.put_nowait(application)
             await self._over.wait()
 
     async def aclose(self) -> None:

@@ -211,7 +211,7 @@ async def read_message(
 ) -> Words:
     """Raises Refused with 400 (not JSON), 408 (too slow), 413 (too long) or 422 (not such a request)."""
     async with AsyncExitStack() as held:
-        body = await read_body(request, body_limits(max_message_bytes, limits.room), held, time_limit_s)
+        body = await read_body(request, _limits(max_message_bytes, limits.room), held, time_limit_s)
         parsed = checked(kind, await _redacted_fields(request, kind, body))
         if len(parsed.text.encode()) > max_message_bytes:
             raise Refused(413, "too_long", _too_long(max_message_bytes))
@@ -228,7 +228,7 @@ async def read_fields(
 
     `plain`: with its secrets, because it is there to tell them. `empty`: it may be left out.
     """
-    body = await read_body(request, body_limits(max_bytes))
+    body = await read_body(request, _limits(max_bytes))
     if empty and not body.strip():
         return checked(kind, {})
     return checked(
@@ -238,7 +238,7 @@ async def read_fields(
 
 async def read_changes(request: Request, kind: type[BaseModel], max_bytes: int = 0) -> dict[str, Any]:
     """Some fields of a body of this kind, not checked yet. Raises Refused with 400, 408 or 413."""
-    return await _redacted_fields(request, kind, await read_body(request, body_limits(max_bytes)))
+    return await _redacted_fields(request, kind, await read_body(request, _limits(max_bytes)))
 
 
 def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
@@ -282,7 +282,7 @@ def _first_field(kind: type[BaseModel]) -> str:
     return next(iter(kind.model_fields))
 
 
-def body_limits(max_message_bytes: int, room_for_files: int = 0) -> BodyLimits:
+def _limits(max_message_bytes: int, room_for_files: int = 0) -> BodyLimits:
     usual = max_message_bytes * MOST_ESCAPED + ROOM_AROUND_MESSAGE
     too_long = _too_long(max_message_bytes, with_files=room_for_files > 0)
     return BodyLimits(usual, usual + room_for_files, max_message_bytes + ROOM_AROUND_MESSAGE, too_long)
