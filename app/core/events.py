@@ -132,7 +132,8 @@ class ToolFinished(Struct, frozen=True):
 
     `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
     A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
-    `text` that is for the model alone: people are shown what is before it.
+    `text` that is for the model alone: people are shown what is before it. `structured` is the same as JSON, if no
+    model has made the call and the tool gives it.
     """
 
     type: ClassVar[str] = "tool.finished"
@@ -145,6 +146,7 @@ class ToolFinished(Struct, frozen=True):
     lines: int | None = None
     bytes: int | None = None
     advice: str | None = None
+    structured: Any = None
 
 
 class ToolRejected(Struct, frozen=True):
