@@ -23,7 +23,7 @@ LEFT_OUT = frozenset(
 # Fields that depend on times, on the machine, or on what was used before.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
-    events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice"),
+    events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice", "structured"),
     events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.ToolRejected.type: ("code", "advice"),  # the reason says them; earlier logs have none
     events.Notice.type: ("retry_at", "wanted", "reason", "attempt", "attempts"),  # which the failover adds

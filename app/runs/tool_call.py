@@ -194,6 +194,7 @@ class ToolCall(Struct, frozen=True):
             duration_s=duration_s,
             exit_code=result.exit_code,
             advice=result.advice or None,
+            structured=result.structured if self.scope.is_direct else None,
         )
         if output and output.bytes > self.scope.results.characters:
             finished = replace(finished, lines=output.lines, bytes=output.bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -104,7 +104,7 @@ class Result(Struct, frozen=True):
     `advice` is the end of the text that says to the model what to do next; it is no part of what people read.
 
     `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
-    has read, besides those that its arguments show.
+    has read, besides those that its arguments show. `structured` is the text as an object, for programs.
     """
 
     ok: bool
@@ -114,6 +114,7 @@ class Result(Struct, frozen=True):
     pictures: tuple[bytes, ...] = ()
     labels: tuple[str, ...] = ()
     advice: str = ""
+    structured: Any = None
 
     __repr__ = repr_without("pictures")
 
