@@ -7,11 +7,15 @@ from typing import Any
 
 from mcp.client.extension import ClientExtension, advertise
 
+from tools.mcp.apps import MIME_TYPE
+
+APPS = "io.modelcontextprotocol/ui"
 TASKS = "io.modelcontextprotocol/tasks"
 
 # By identifier, with the settings that the server gets.
 EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
+    APPS: {"mimeTypes": [MIME_TYPE]},  # https://github.com/modelcontextprotocol/ext-apps
 }
 
 
