@@ -28,7 +28,8 @@ class RunStarted(Struct, frozen=True):
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
     `when_absent` where it is `deny`, and `terminal`, the columns and rows of its commands' terminals (`120x40`); limits
     that do not apply are left out. `profiles` are those in force, each with `name`, `version` and the `source` that
-    named it (`token`, `session` or `request`).
+    named it (`token`, `session` or `request`). `source` is there if the run is one call that no model makes: of a
+    client of the MCP server (`mcp`), or of an MCP app (`app`).
     """
 
     type: ClassVar[str] = "run.started"
@@ -38,6 +39,7 @@ class RunStarted(Struct, frozen=True):
     tools: list[str]
     limits: dict[str, float | str]
     profiles: list[dict[str, str]] | None = None
+    source: str | None = None
 
 
 class RoundStarted(Struct, frozen=True):
@@ -258,8 +260,8 @@ class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
     `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
-    `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set if the
-    person changed them, `note` if one was given.
+    `responses`, `ag-ui`, `ui-messages`, `mcp` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set
+    if the person changed them, `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"
