@@ -29,7 +29,6 @@ from tools.mcp.apps import MAX_PAGE
 from tools.tool import APP, Context, Tool
 from tools.toolbox import Refuse
 
-MOST_APPS = 1_000  # of a session, the newest
 MOST_WORDS = 20_000  # characters of a message, or of what the model is given
 MOST_STATE = 64_000  # characters of JSON
 MOST_URL = 2_048
@@ -204,10 +203,12 @@ class AppRequests(Struct, frozen=True):
 async def app_requests(factory: RunFactory, principal: Principal, run: str, call: str) -> AppRequests:
     """Return what the app of a call may do. Raises NotFound."""
     row = await factory.runs.run(run, principal)
-    for event in await factory.store.events_of(row.session, ToolApp.type, MOST_APPS):
-        if event.run == row.id and (fields := json.loads(event.data))["call"] == call:
-            del fields["type"]
-            return AppRequests(factory, principal, row, ToolApp(**fields))
+    for event in await factory.store.call_events(row.id, call):
+        if event.type == ToolApp.type:
+            fields = json.loads(event.data)
+            return AppRequests(
+                factory, principal, row, ToolApp(**{key: fields[key] for key in fields if key != "type"})
+            )
     raise NotFound(f"Run {row.id} has no app for the call {call[:80]!a}.")
 
 

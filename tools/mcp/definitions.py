@@ -89,7 +89,8 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
 def _ui_of(meta: object) -> dict[str, Any]:
     """Return the page of a tool, and who sees the tool, where its definition says so."""
     given = meta if isinstance(meta, dict) else {}
-    ui = given.get("ui") if isinstance(given.get("ui"), dict) else {}
+    named = given.get("ui")
+    ui = named if isinstance(named, dict) else {}
     uri, seen_by = ui.get("resourceUri", given.get("ui/resourceUri")), ui.get("visibility")
     found: dict[str, Any] = {}
     if isinstance(uri, str) and uri.startswith(PAGES) and len(uri) <= MAX_PAGE_URI and uri.isprintable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
@@ -94,6 +95,8 @@ async def ask_for_app(request: Request) -> Response:
     if requests_made > PER_MINUTE:
         raise TooSoon("too_many_requests", f"An app may make {PER_MINUTE} requests per minute.", reset)
     body = await read_fields(request, AppRequest, MOST_BYTES)
+    if len(json.dumps(body.params)) > MOST_BYTES:
+        raise Refused(413, "too_long", f"A request of an app has at most {MOST_BYTES:,} bytes of params.")
     services.switch.check()
     with services.presence.place(app.principal):
         try:

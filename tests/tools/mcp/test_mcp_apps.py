@@ -19,7 +19,7 @@ from tools.mcp.model import MemoryPinStore, ServerConfig
 
 pytestmark = pytest.mark.anyio
 PAGE = "ui://clock/app.html"
-NONE = {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []}
+NONE: dict[str, list[str]] = {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []}
 
 
 def clock(fault: str = "none", *args: str, **more: Any) -> ServerConfig:

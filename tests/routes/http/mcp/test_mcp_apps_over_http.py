@@ -19,7 +19,8 @@ from routes.http.mcp.apps import PER_MINUTE
 from tests.support.access.people import bearer
 from tests.support.mcp.faulty_servers import FIXTURES
 from tests.support.mcp.served import READS, helper, serving_mcp
-from tests.support.server.serving import Served, settings_in
+from tests.support.server.approvals import follow
+from tests.support.server.serving import Served, settings_in, until
 
 pytestmark = pytest.mark.anyio
 SHOW = "```mcp__clock__show\n{}\n```"
@@ -83,12 +84,13 @@ async def test_a_result_is_shown_by_an_app_which_calls_tools_of_its_server(tmp_p
         assert [one["name"] for one in events if one["type"] == "tool.finished"] == ["mcp__clock__tick"]
         assert sum(one["type"] in ("run.finished", "run.failed") for one in events) == 1
         of_show = await asked(served, shown, "tools/call", name="show")
+        assert of_show.status_code == 200, of_show.text
         assert of_show.json()["result"]["structuredContent"]["tool"] == "show"
         events = await served.events(await last_run(served, shown["session"]))
         assert "tool.app" not in [one["type"] for one in events], "an app shows no app"
         after = (await served.client.get(f"/sessions/{shown['session']}")).json()["messages"]
         assert after == before and len(provider.requests) == 2, "no model reads what an app does"
-        rows = (await served.client.get("/audit")).json()["entries"]
+        rows = (await served.client.get("/audit")).json()["audit"]
         of_app = [(one["action"], one["decision"], one["why"]) for one in rows if one["action"] == "app clock"]
         assert of_app[-1] == ("app clock", "tools/call", "mcp__clock__tick")
         assert "mcp__clock__tick" in [one["action"] for one in rows], "and the gate's own decision"
@@ -145,10 +147,11 @@ async def test_a_model_neither_sees_nor_calls_what_is_for_apps(tmp_path: Path) -
         listed = (await served.client.get("/tools")).json()["tools"]
         assert {"mcp__clock__show", "mcp__clock__think"} <= {one["name"] for one in listed}
         assert not {"mcp__clock__tick", "mcp__clock__nobody"} & {one["name"] for one in listed}
-        events = await served.chat("Tick.")
-        assert not [one for one in events if one["type"] == "tool.finished"]
-        rejected = [one for one in events if one["type"] == "tool.rejected"]
-        assert rejected and all("mcp__clock__tick" in one["reason"] for one in rejected)
+        fenced, tagged = await served.chat("Tick."), await served.chat("Tick.")
+        assert not [one for one in fenced + tagged if one["type"] in ("tool.started", "tool.finished")]
+        [rejected] = [one for one in tagged if one["type"] == "tool.rejected"]
+        assert "mcp__clock__tick may not be used: mcp__clock__tick is not for models." in rejected["reason"]
+        assert rejected["code"] == "app"
         assert not any("tick" in one.name for request in provider.requests for one in request.tools)
 
 
@@ -193,13 +196,16 @@ async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path
     """Also in the mode `auto`: an app is no person, and may have read anything."""
     rules = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
     async with showing(tmp_path, tools=rules) as (served, shown, _):
-        calling = asyncio.create_task(
-            asked(served, shown, "tools/call", name="tick", arguments={"note": "from an app"})
-        )
-        async with asyncio.timeout(LIMIT_S), aclosing(waiting(served)) as found:
-            approval = await anext(found)
+        with served.services.runs.notifier.subscribed(shown["session"]) as begun:
+            note = {"note": "from an app"}
+            calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
+            async with asyncio.timeout(LIMIT_S):
+                await begun.wait()
+        run = await last_run(served, shown["session"])
+        async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
+            approval = await until(turn, "approval.required")
         assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", {"note": "from an app"})
-        path = f"/runs/{approval['run']}/approvals/{approval['call']}"
+        path = f"/runs/{run}/approvals/{approval['call']}"
         assert (await served.client.post(path, json={"decision": decision})).status_code == 200
         async with asyncio.timeout(LIMIT_S):
             result = (await calling).json()["result"]
@@ -207,13 +213,6 @@ async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path
             assert result["structuredContent"]["arguments"] == {"note": "from an app"}
         else:
             assert result["isError"] and "denied it" in result["content"][0]["text"]
-
-
-async def waiting(served: Served) -> AsyncGenerator[dict[str, Any], None]:
-    while True:
-        for one in (await served.client.get("/approvals")).json()["approvals"]:
-            yield one
-        await asyncio.sleep(0.02)
 
 
 async def test_an_app_that_cannot_be_shown_is_a_line(tmp_path: Path) -> None:
