@@ -92,7 +92,7 @@ class AppRequests(Struct, frozen=True):
         await self._audit("resources/read", uri)
         context = Context(gate.policy.workspace, session=self.run.session, principal=self.principal.name, of_app=True)
         result = await manager.read_resource(self.shown.server, uri, context)
-        whole = result.model_dump(by_alias=True, exclude_none=True, mode="json")
+        whole = result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json")
         if len(json.dumps(whole)) > MAX_PAGE:
             raise AppRefused(f"The resource has more than {MAX_PAGE:,} characters.")
         return whole

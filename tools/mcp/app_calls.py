@@ -33,7 +33,7 @@ class AppCall(ServerCall):
         has_page = tool is not None and bool(tool.page)
         if not (has_page or self._context.of_app) or self._session is None:
             return answer
-        whole = result.model_dump(by_alias=True, exclude_none=True, mode="json")
+        whole = result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json")
         if tool is None or self._context.of_app:
             return replace(answer, app=App(config.name, "", result=whole))
         try:
@@ -71,7 +71,7 @@ class AppCall(ServerCall):
     async def _read(self, uri: str, session: McpSession) -> Page:
         call = CallContext(uri, self._context)
         result = await session.request(call, "resources/read", lambda client: client.read_resource(uri))
-        page = page_of(uri, result)
+        page = page_of(uri, result, session.offers.pages.get(uri))
         if not await self._server.take_page(page.definition):
             raise UnusablePage(HELD)
         return page

@@ -54,8 +54,8 @@ class Page(Struct, frozen=True):
         return Definition(self.uri, pinned, sha256(canonical(pinned)), "", {})
 
 
-def page_of(uri: str, result: ReadResourceResult) -> Page:
-    """Return the page that a server has given. Raises UnusablePage."""
+def page_of(uri: str, result: ReadResourceResult, listed: object = None) -> Page:
+    """Return the page that a server has given. What it asks for may be `listed` instead. Raises UnusablePage."""
     found = next((one for one in result.contents if str(one.uri) == uri), None)
     if found is None:
         raise UnusablePage("its server has no such page")
@@ -70,7 +70,7 @@ def page_of(uri: str, result: ReadResourceResult) -> Page:
             raise UnusablePage("its data are damaged") from None
     if not 0 < len(html) <= MAX_PAGE:
         raise UnusablePage(f"it has {len(html):,} characters, and 1 to {MAX_PAGE:,} can be shown")
-    asked = _object(_object(found.meta).get("ui"))
+    asked = _object(_object(found.meta).get("ui")) or _object(_object(listed).get("ui"))
     csp, wanted = _object(asked.get("csp")), _object(asked.get("permissions"))
     border = asked.get("prefersBorder")
     return Page(

@@ -55,6 +55,8 @@ async def test_an_admin_allows_domains_and_permissions() -> None:
         "resourceDomains": ["https://*.example.com"],
     }
     assert app.permissions == ["clipboardWrite"]
+    listed = await shown(config=clock("listed", app_domains=("https://*.example.com",)))
+    assert listed.csp == NONE | {"connectDomains": ["https://listed.example.com"]}, "where the page says nothing"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from app.models.scripted import Scripted
 from routes.http.mcp.apps import PER_MINUTE
 from tests.support.access.people import bearer
 from tests.support.mcp.faulty_servers import FIXTURES
+from tests.support.mcp.real_servers import node_server
 from tests.support.mcp.served import READS, helper, serving_mcp
 from tests.support.server.approvals import follow
 from tests.support.server.serving import Served, settings_in, until
@@ -213,6 +214,23 @@ async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path
             assert result["structuredContent"]["arguments"] == {"note": "from an app"}
         else:
             assert result["isError"] and "denied it" in result["content"][0]["text"]
+
+
+async def test_an_app_of_the_extensions_own_kit(tmp_path: Path) -> None:
+    """`get-time` of the first example of the kit: its page, its state and its button."""
+    real = node_server("basic-vanillajs", "--stdio")
+    servers: dict[str, object] = {"basic": {"command": real.command, "args": list(real.args)}}
+    provider = Scripted(["```mcp__basic__get-time\n{}\n```", "Late."])
+    async with serving_mcp(tmp_path, provider, servers, tools=READS) as served:
+        events = await served.chat("What time is it?")
+        [shown] = [event for event in events if event["type"] == "tool.app"]
+        shown |= {key: events[0][key] for key in ("run", "session")}
+        html = await served.client.get(f"/sessions/{shown['session']}/files/{shown['file']}")
+        assert len(html.text) > 100_000 and "<!DOCTYPE html>" in html.text
+        tool = (await state_of(served, shown))["tool"]
+        assert tool["name"] == "get-time" and tool["inputSchema"]["type"] == "object"
+        result = (await asked(served, shown, "tools/call", name="get-time", arguments={})).json()["result"]
+        assert result["structuredContent"]["time"] == result["content"][0]["text"]
 
 
 async def test_an_app_that_cannot_be_shown_is_a_line(tmp_path: Path) -> None:
