@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from app.core.data_delimiters import RULE, as_data
 from app.core.events import ToolApp, ToolRejected
+from app.policy.label_limits import limits_of
 from app.runs.composition.unattended import stored_options
 from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
@@ -87,6 +88,8 @@ class AppRequests(Struct, frozen=True):
         state = await self.factory.store.session_state(self.run.session)
         gate.enter(state.disabled, (), tainted=True)
         gate.serve_app()
+        if labels := self.factory.labels:
+            gate.limit_by_labels(limits_of(labels.policy, await labels.of_session(self.run.session), 0.0))
         if isinstance(refusal := gate.decide(tool, {"uri": uri}), Refuse):
             raise AppRefused(refusal.reason)
         await self._audit("resources/read", uri)
