@@ -87,6 +87,7 @@ from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
+from routes.mcp_server import handlers as mcp_server
 from routes.openapi import handler as openapi
 from routes.page.apps_origin import AppsOrigin
 from routes.protocol.announcements import Announcements
@@ -148,6 +149,7 @@ ROUTES = (
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path
     *servers.ROUTES,
+    *mcp_server.ROUTES,
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
@@ -370,5 +372,6 @@ class _Server(uvicorn.Server):
         await runs.close()  # at once, if there was a second signal
         for task in waiting:
             task.cancel()
+        await self._services.mcp_server.aclose()  # with its streams
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

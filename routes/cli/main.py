@@ -210,7 +210,10 @@ COMMANDS = (
     _command("profile", "list, show, set and remove profiles: named options of runs", "routes.cli.profiles", STORE),
     _command("token", "create, list and revoke the tokens that clients sign in with", "routes.cli.tokens", STORE),
     _command(
-        "mcp", "add, list, enable, disable and approve MCP servers", "routes.cli.mcp", settings=("mcp_config", *BOTH)
+        "mcp",
+        "add, list, enable, disable and approve MCP servers, or be one",
+        "routes.cli.mcp",
+        settings=("mcp_config", *BOTH),
     ),
     _command(
         "project", "show, accept or decline the workspace's instructions (AGENTS.md)", "routes.cli.project", SERVER

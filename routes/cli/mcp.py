@@ -50,6 +50,7 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     add.add_argument("--cwd", help="the folder that the command starts in")
     add.add_argument("--eager", action="store_true", help="connect at start-up, not at the first call")
     listing = action("list", "list the servers and their states")
+    serving = action("serve", "be an MCP server on stdin and stdout, for a client that starts its servers")
     named = {name: action(name, message) for name, (message, _) in NAMED.items()}
     for child in named.values():
         child.add_argument("name")
@@ -57,7 +58,7 @@ def mcp_flags(parser: argparse.ArgumentParser) -> Sequence[argparse.ArgumentPars
     for word in ("trust", "distrust"):
         named[word].add_argument("--tool", default="", help="only this tool of the server")
     _trust_flags(named["trust"])
-    return add, listing, *named.values()
+    return add, listing, serving, *named.values()
 
 
 def _trust_flags(trust: argparse.ArgumentParser) -> None:
@@ -85,6 +86,11 @@ def _column(text: str) -> tuple[str, Column]:
 
 def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
+    if args.action == "serve":
+        from routes.cli.mcp_bridge import serve_stdio  # the SDK takes a second
+
+        url, token = args.server or environ.get("DRAGOMAN_URL"), args.token or environ.get("DRAGOMAN_TOKEN")
+        return serve_stdio(url, token, loaded, environ)
 
     def work(remote: Remote) -> int:
         match args.action:
