@@ -167,6 +167,26 @@ class ToolFinished(Struct, frozen=True):
     structured: Any = None
 
 
+class ToolApp(Struct, frozen=True):
+    """An app of an MCP server shows the result of a call, which `tool.finished` has before it.
+
+    `file` and `result` are files of the session (`GET /sessions/{id}/files/{sha256}`): the page as it was then, and the
+    whole result as JSON. `csp` are the domains that it may use (`connectDomains`, `resourceDomains`, `frameDomains`,
+    `baseUriDomains`), `permissions` the devices, as an admin has allowed them. `border` is its wish.
+    """
+
+    type: ClassVar[str] = "tool.app"
+    call: str
+    name: str
+    server: str
+    uri: str
+    file: str
+    result: str
+    csp: dict[str, list[str]]
+    permissions: list[str]
+    border: bool | None = None
+
+
 class ToolRejected(Struct, frozen=True):
     """A call that could not be parsed, may not run, came twice (natively and in the text), or was only thought.
 
@@ -428,6 +448,7 @@ AgentEvent = (
     | ToolProgress
     | ToolTask
     | ToolFinished
+    | ToolApp
     | ToolRejected
     | ToolHanded
     | FileChanged
