@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Request
 
 from app.models.scripted import Scripted
 from tests.support.page.apps import CLIENT, AppServer, apps, serve_apps
@@ -27,7 +28,7 @@ const add = (tag, props, at = document.body) => at.appendChild(Object.assign(doc
 const loads = (tag, props) => new Promise((resolve, reject) =>
   add(tag, { ...props, onload: () => resolve("loaded"), onerror: () => reject(new Error()) }));
 const soon = (ms = 300) => new Promise((resolve) => setTimeout(resolve, ms));
-const tries = {CODE};
+const tries = CODE;
 begin().then(async () => {
   for (const [name, attempt] of Object.entries(tries)) {
     try { got[name] = (await Promise.race([attempt(), soon(2000).then(() => "late")])) ?? "done"; }
@@ -64,9 +65,9 @@ ATTACKS: dict[str, Attack] = {
         """{
         parent: () => parent.document.title, top: () => top.document.body,
         element: () => `${frameElement}`, storage: () => parent.localStorage.length,
-        name: () => parent.name, frames: () => parent.frames[0].document.title,
+        name: () => parent.name,
         opener: () => `${window.opener}` }""",
-        refused="parent top storage name frames",
+        refused="parent top storage name",
         got={"element": "null", "opener": "null"},
     ),
     "cookies and storage": Attack(
@@ -286,7 +287,12 @@ STATE = """() => [location.href, document.title, {}.polluted === undefined, docu
   document.activeElement?.id, document.querySelector(".call-app .artefact-frame")?.offsetHeight ?? 0,
   document.documentElement.scrollWidth <= innerWidth]"""
 # Frames that have gone somewhere else have no document in which to write.
-GONE = {"another frame of ours", "its own address", "a refreshing document", "top navigation"}
+GONE = {"downloads", "another frame of ours", "its own address", "a refreshing document"}
+
+
+def writes(request: Request, own: str) -> bool:
+    """Whether it changes something on the page's own server; what the policy blocks is told as a request, too."""
+    return request.method not in ("GET", "HEAD") and request.url.startswith(own)
 
 
 async def attacked(page: Page, name: str, attack: Attack) -> dict[str, Any]:
@@ -302,14 +308,31 @@ async def attacked(page: Page, name: str, attack: Attack) -> dict[str, Any]:
     return dict(json.loads(await app.frame_locator("iframe").locator("#got").inner_text()))
 
 
+async def wrong_of(page: Page, name: str, attack: Attack, server: AppServer) -> list[Any]:
+    """What got through, of an app that the page shows now."""
+    got = await attacked(page, name, attack)
+    address = page.url
+    found: list[Any] = [(one, got.get(one)) for one in attack.refused.split() if not f"{got.get(one)}".startswith("! ")]
+    found += [(one, got.get(one)) for one, value in attack.got.items() if got.get(one) != value]
+    where, title, clean, dialogs, focused, height, fits = await page.evaluate(STATE)
+    if (where, clean, dialogs, focused, fits) != (address, True, 0, "composer-text", True):
+        found.append((where, clean, dialogs, focused, fits))
+    if "sign in" in title or height > 640:
+        found.append((title, height))
+    if [one["method"] for one in server.asked] != [*attack.asked]:
+        found.append(server.asked)
+    return found + [one for one in server.asked if not one["path"].endswith("/calls/call_0/app")]
+
+
 @pytest.mark.timeout(240)
 async def test_nothing_that_an_app_tries_gets_through(tmp_path: Path) -> None:
+    wrong: dict[str, list[Any]] = {}
     async with elsewhere() as other, serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
         browser.expected.append("")  # each of the tries is a complaint
+        own = str(served.client.base_url)
         for name, attack in ATTACKS.items():
             context = await browser.context(viewport=NARROW)
             server = AppServer(answers={"tools/call": 403, "resources/read": 403})
-            own = str(served.client.base_url)
             code = TRY.replace("CODE", attack.code).replace("WHERE", other.address).replace("OWN", own)
             address = await serve_apps(served, context, [CLIENT + code], server)
             page = await context.new_page()
@@ -318,22 +341,16 @@ async def test_nothing_that_an_app_tries_gets_through(tmp_path: Path) -> None:
             page.on("dialog", lambda one, seen=seen: seen.append(f"dialog {one.message}"))
             page.on("download", lambda one, seen=seen: seen.append(f"download {one.url}"))
             page.on("crash", lambda _, seen=seen: seen.append("crash"))
-            page.on("request", lambda one, seen=seen: seen.append(one.url) if one.method != "GET" else None)
+            page.on("request", lambda one, seen=seen: seen.append(one.url) if writes(one, own) else None)
             await page.goto(address)
             await page.get_by_role("textbox", name="Message").focus()
-            got = await attacked(page, name, attack)
-            refused = attack.refused.split()
-            assert {one: got[one] for one in refused if not str(got[one]).startswith("! ")} == {}, (name, got)
-            assert {one: got[one] for one in attack.got} == attack.got, (name, got)
-            where, title, clean, dialogs, focused, height, fits = await page.evaluate(STATE)
-            assert (where, clean, dialogs, focused, fits) == (address, True, 0, "composer-text", True), name
-            assert "sign in" not in title and height <= 640, name
-            expected = [f"{own}/runs/" for _ in attack.asked]
-            assert [one[: len(f"{own}/runs/")] for one in seen] == expected, (name, seen)
-            assert [one["method"] for one in server.asked] == [*attack.asked], name
-            assert {one["path"].partition("/calls/")[2] for one in server.asked} <= {"call_0/app"}
-            assert other.reached == [], name
+            found = await wrong_of(page, name, attack, server)
+            found += [one for one in seen if not one.startswith(f"{own}/runs/")] + other.reached
+            found += [] if page.url == address else [page.url]
+            if found:
+                wrong[name] = found
             await context.close()
+        assert wrong == {}
 
         # What is refused to apps does get out elsewhere: the listener hears it.
         free = await BROWSER.get().new_context()

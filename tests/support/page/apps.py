@@ -105,7 +105,7 @@ async def serve_apps(
     await context.route(f"**/sessions/{session}/files/*", give_file)
     await context.route(f"**/runs/{run['run']}/events*", give_events)
     await context.route(f"**/runs/{run['run']}/calls/*/app", server.answer)
-    return f"{home(served)}#{session}"
+    return f"{home(served)}/#{session}"
 
 
 def apps(page: Page) -> Locator:
