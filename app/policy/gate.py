@@ -148,5 +148,10 @@ class Gate(Struct):
         """Set the limits that the labels of the conversation set."""
         self.policy = replace(self.policy, labels=limits)
 
+    def serve_app(self) -> None:
+        """Decide on a call of an app, whose words are untrusted."""
+        self.policy = replace(self.policy, of_app=True)
+        self.taint()
+
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 from weakref import ref
 
 from msgspec import Struct, field
@@ -74,6 +75,7 @@ class RunScope(Struct, kw_only=True, weakref=True):
     hooks: RunHooks | None = None
     secrets: Secrets | None = None
     recorder: RunRecorder | None = None
+    app_results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by call, for the app that made it
 
     def find_tools(self) -> Callable[[str], Tool | None]:
         """Return the look-up of tools by their names, for what this scope holds: it does not hold the scope."""

@@ -28,7 +28,7 @@ from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
 from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
-from tools.base.outcome import Progress, Result
+from tools.base.outcome import App, Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
 from tools.process.process_tree import run_shielded
@@ -54,6 +54,7 @@ class Outcome(Struct, frozen=True):
     untrusted: bool
     written: str | None = None
     pictures: Sequence[File] = ()
+    app: App | None = None
 
 
 class Siblings(Struct):
@@ -200,7 +201,7 @@ class ToolCall(Struct, frozen=True):
         untrusted = result.untrusted or (tool is not None and tool.untrusted)
         if self.scope.labels and result.labels:
             self.scope.labels.state(call, result.labels)
-        return Outcome(finished, untrusted, raw_of(output), [file_of(data) for data in result.pictures])
+        return Outcome(finished, untrusted, raw_of(output), [file_of(data) for data in result.pictures], result.app)
 
     def _context(self, running: ToolTime, call: str) -> Context:
         scope = self.scope
@@ -232,6 +233,7 @@ class ToolCall(Struct, frozen=True):
             helpers=helpers,
             sessions=sessions,
             result_characters=scope.results.characters,
+            of_app=scope.gate.policy.of_app,
         )
 
     async def _with_secrets(self, context: Context, call: AskedCall, tool: Tool | None) -> Context:

@@ -109,6 +109,13 @@ REAL = (
         lambda folder: [Call("get-sum", {"a": 2, "b": 40}, "42"), Call("echo", {"message": "hello"}, "Echo: hello")],
     ),
     Real(
+        "basic-vanillajs",
+        lambda folder: node_server("basic-vanillajs", "--stdio"),
+        "2025-11-25",
+        2,  # with ours for its resources
+        lambda folder: [Call("get-time", {}, "T")],
+    ),
+    Real(
         "filesystem",
         lambda folder: node_server("filesystem", str(folder)),
         "2025-11-25",

@@ -31,6 +31,7 @@ from tools.base.tasks import retrieve
 from tools.base.texts import shortened
 from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import ElicitationHandler
+from tools.mcp.connection.extensions import declared
 from tools.mcp.connection.http import LastFailure, client_for, transport_for
 from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
@@ -149,6 +150,7 @@ class McpSession:
             mode=self._mode,
             cache=None,
             client_info=_CLIENT_INFO,
+            extensions=declared(),
             message_handler=self._on_message,
             logging_callback=self._on_log,
             elicitation_callback=ElicitationHandler(self._config, self._hooks.elicit, self.calls)
