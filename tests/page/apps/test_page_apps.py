@@ -94,7 +94,7 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         await shot(page, "app-context")
         await context_line.get_by_role("button", name="Remove").click()
         await expect(context_line).to_be_hidden()
-        assert server.of("ui/update-model-context")[-1] == {"content": ""}
+        assert server.of("ui/update-model-context")[-1] == {"content": []}
 
         await frame.get_by_role("button", name="Help").click()
         await expect(question).to_contain_text("https://user.example/help?a=1#b")

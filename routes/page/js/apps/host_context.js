@@ -13,8 +13,10 @@ const VARIABLES = {
   "--color-ring-": `primary:accent secondary:line inverse:back ${STATES}`,
   "--font-": "sans:sans mono:mono weight-normal:400 weight-medium:500 weight-semibold:600 weight-bold:700",
   "--font-text-": "xs-size:tiny sm-size:small md-size:body lg-size:title",
-  "--font-heading-": "xs-size:small sm-size:ui md-size:body lg-size:title xl-size:title 2xl-size:display 3xl-size:display",
-  "--border-": "radius-xs:round-s radius-sm:round-s radius-md:round radius-lg:round-l radius-xl:round-l radius-full:pill",
+  "--font-heading-":
+    "xs-size:small sm-size:ui md-size:body lg-size:title xl-size:title 2xl-size:display 3xl-size:display",
+  "--border-":
+    "radius-xs:round-s radius-sm:round-s radius-md:round radius-lg:round-l radius-xl:round-l radius-full:pill",
   "--border-width-": "regular:1px",
   "--shadow-": "sm:shadow md:shadow lg:shadow",
 };
