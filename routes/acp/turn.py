@@ -39,7 +39,7 @@ class Turn:
     def close(self) -> None:
         """Nothing is held back."""
 
-    async def decision(self, wanted: events.ApprovalRequired) -> Json:
+    async def decision(self, wanted: events.ApprovalRequired) -> Json | None:
         """The editor's decision; cancelled if another door was first."""
         schema, forms = wanted.arguments.get("schema"), self._editor.capabilities.elicitation
         is_form = bool(schema) and (wanted.name == OWN_QUESTION or form_of(wanted) is not None)
@@ -58,8 +58,10 @@ class Turn:
             asked = {"sessionId": self._session, "toolCall": self._exact(wanted), "options": offered}
             outcome = (await self._editor.request("session/request_permission", **asked)).get("outcome") or {}
             return options.get(outcome.get("optionId", ""), options["deny"])[2]
-        except (RequestError, ConnectionError):
+        except RequestError:
             return DENY | {"note": NOT_ASKED}
+        except ConnectionError:
+            return None  # the editor has left, and another one may come
 
     def _exact(self, wanted: events.ApprovalRequired) -> Json:
         """The call as a permission request shows it: all of its arguments, and nothing that cannot be seen."""
