@@ -18,6 +18,7 @@ from app.core import events
 from app.core.helper_events import HelperApproval
 from routes.acp.content import message_of
 from routes.acp.editor import Editor
+from routes.acp.editor_tools import EDITOR_TOOLS, Place
 from routes.acp.turn import Turn
 from routes.acp.updates import STOP_REASONS, Json, Updates, chunk
 from routes.terminal.api import Api
@@ -43,7 +44,8 @@ class Session:
         self._standing = Standing(self.choices)
         self._editor = editor
         self._api = api
-        self._cwd = cwd
+        self._cwd = self._base = cwd  # and the folder of its tools
+        self._tools: Sequence[Json] = ()
         self._models: Sequence[str] = ()
         self._prompts: dict[str, str] = {}
         self._turns: list[Turn] = []
@@ -55,12 +57,15 @@ class Session:
         await self._standing.look(self._api)
         models = [row["id"] for row in (await self._api.get("/v1/models"))["data"]]
         self._models = [name for name in models if not name.startswith("dragoman/")]
-        self._base = root = Path(str(self._standing.about.get("workspace") or "/"))  # the folder of its tools
-        if self.choices.session is None:
-            if not self._cwd.is_relative_to(root):
-                raise RequestError(-32602, text("terminal.acp.outside", folder=self._cwd, workspace=root))
-            self.choices.workspace = str(self._cwd.relative_to(root)) if self._cwd != root else None
-            self._base = self._cwd
+        root = Path(str(self._standing.about.get("workspace") or "/"))
+        inside, can = self._cwd.is_relative_to(root), self._editor.capabilities
+        if not inside and not root.is_relative_to(self._cwd):
+            self._tools = [tool.declared(name) for name, tool in EDITOR_TOOLS.items() if tool.offered(can)]
+        if self.choices.session is None and not inside and not self._tools:
+            raise RequestError(-32602, text("terminal.acp.outside", folder=self._cwd, workspace=root))
+        if self.choices.session is None and inside and self._cwd != root:
+            self.choices.workspace = str(self._cwd.relative_to(root))
+        self._base = root if self.choices.session else self._cwd
         self._later(self._show_commands())  # behind the answer, which names the session
 
     def options(self) -> Json:
@@ -96,24 +101,68 @@ class Session:
         message = message_of(blocks, self._cwd)
         if isinstance(message, str) and (typed := command_of(message)) and typed[0] in self._prompts:
             message = self._filled(*typed)
-        turn, key = self._turn(), {"conversation": self.key} if self.key.startswith(KEY) else {}
-        try:
-            await self._watch(turn, turn.link.ask(message, when_busy="queue", **key))
-        except ChatFailed:
-            if not turn.cancelled:
-                raise
-        self.choices.session, self.choices.workspace = turn.link.session, None
+        more: Json = {"when_busy": "queue"} | ({"conversation": self.key} if self.key.startswith(KEY) else {})
+        more |= {"client_tools": self._tools} if self._tools else {}
+        while True:
+            turn = self._turn()
+            try:
+                await self._watch(turn, turn.link.ask(message, **more))
+            except ChatFailed:
+                if not turn.cancelled:
+                    raise
+            self.choices.session, self.choices.workspace = turn.link.session, None
+            if not turn.handed or turn.cancelled or (results := await self._results(turn)) is None:
+                break
+            message, more = "", more | {"tool_results": results}
         match turn.ended:
-            case events.RunFailed(code, problem, retryable):
+            case events.RunFailed(code, problem, retryable) if not turn.cancelled:
                 raise RequestError(-32603, problem, {"code": code, "retryable": retryable})
-            case events.RunFinished(reason):
+            case events.RunFinished(reason) if not turn.cancelled:
                 return STOP_REASONS.get(reason, "end_turn")
         return "cancelled"
 
+    async def _results(self, turn: Turn) -> list[Json] | None:
+        """Run the calls of the editor's tools; None if the turn was cancelled meanwhile."""
+        turn.work = asyncio.gather(*(self._run_in_editor(turn, call) for call in turn.handed))
+        self._turns.append(turn)
+        try:
+            return await turn.work
+        except asyncio.CancelledError:
+            if turn.cancelled:
+                return None
+            raise
+        finally:
+            self._turns.remove(turn)
+
+    async def _run_in_editor(self, turn: Turn, call: events.ToolHanded) -> Json:
+        """Run a call of a tool of the editor's, if its person allows it. Return the result for the model."""
+
+        def show_terminal(terminal: str) -> None:
+            content = [{"type": "terminal", "terminalId": terminal}]
+            update = {"toolCallId": turn.updates.call_id(call.call), "content": content}
+            self._editor.show(self.key, {"sessionUpdate": "tool_call_update"} | update)
+
+        tool, ok = EDITOR_TOOLS.get(call.name), False
+        asks = tool and tool.asks and self._standing.mode != "auto"
+        try:
+            if tool is None:
+                words = f"The editor has no tool {call.name}."
+            elif asks and (await turn.permission(call)).get("decision") != "approve":
+                words = "The person does not allow it."
+            else:
+                place = Place(self._editor, self.key, self._cwd, show_terminal)
+                words, ok = await tool.run(place, call.arguments), True
+        except (RequestError, KeyError) as error:
+            words = f"The editor could not do it: {error}"
+        turn.show(events.ToolFinished(call.call, call.name, ok, words, 0.0))
+        return {"call": call.call, "text": words}
+
     async def cancel(self) -> None:
-        for turn in self._turns:
+        for turn in [*self._turns]:
             turn.cancelled = True
-            if turn.link.run:
+            if turn.work:
+                turn.work.cancel()
+            elif turn.link.run:
                 await turn.link.cancel()
 
     def _turn(self) -> Turn:

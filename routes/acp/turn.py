@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from acp import RequestError
 
 from app.core import events
@@ -18,6 +20,8 @@ DENY: Json = {"decision": "deny", "door": "acp"}
 # Notes of denials, for the model.
 NOT_ASKED = "The editor could not ask the person."
 NO_FORM = "The person's editor cannot show a form. Ask in your answer."
+OUTSIDE = "It acts in the project on this machine, outside of any sandbox."
+Options = dict[str, tuple[str, str, Json]]
 
 
 class Turn:
@@ -28,12 +32,16 @@ class Turn:
         self.updates = updates
         self.ended: events.RunFinished | events.RunFailed | None = None
         self.cancelled = False
+        self.work: asyncio.Future[list[Json]] | None = None  # calls of the editor's tools
+        self.handed: list[events.ToolHanded] = []
         self._editor = editor
         self._session = session
 
     def show(self, event: events.AgentEvent) -> None:
         if isinstance(event, events.RunFinished | events.RunFailed):
             self.ended = event
+        elif isinstance(event, events.ToolHanded):
+            self.handed.append(event)
         self._editor.show(self._session, *self.updates.of(event))
 
     def close(self) -> None:
@@ -53,15 +61,22 @@ class Turn:
                 )
             if is_form and not choices_of(wanted):
                 return DENY | {"note": NO_FORM}
-            options = options_of(wanted)
-            offered = [{"optionId": key, "name": name, "kind": kind} for key, (name, kind, _) in options.items()]
-            asked = {"sessionId": self._session, "toolCall": self._exact(wanted), "options": offered}
-            outcome = (await self._editor.request("session/request_permission", **asked)).get("outcome") or {}
-            return options.get(outcome.get("optionId", ""), options["deny"])[2]
+            return await self._chosen(wanted, options_of(wanted))
         except RequestError:
             return DENY | {"note": NOT_ASKED}
         except ConnectionError:
             return None  # the editor has left, and another one may come
+
+    async def permission(self, call: events.ToolHanded) -> Json:
+        """The editor's decision on a call of its own tools, once. Raises RequestError."""
+        wanted = events.ApprovalRequired(call.call, call.name, call.arguments, OUTSIDE, None)
+        return await self._chosen(wanted, {key: one for key, one in options_of(wanted).items() if key != "session"})
+
+    async def _chosen(self, wanted: events.ApprovalRequired, options: Options) -> Json:
+        offered = [{"optionId": key, "name": name, "kind": kind} for key, (name, kind, _) in options.items()]
+        asked = {"sessionId": self._session, "toolCall": self._exact(wanted), "options": offered}
+        outcome = (await self._editor.request("session/request_permission", **asked)).get("outcome") or {}
+        return options.get(outcome.get("optionId", ""), options["deny"])[2]
 
     def _exact(self, wanted: events.ApprovalRequired) -> Json:
         """The call as a permission request shows it: all of its arguments, and nothing that cannot be seen."""
@@ -71,7 +86,7 @@ class Turn:
         return call | {"content": [*call.get("content", ()), shown_text(whole, f"{reason_of(wanted)}\n\n")]}
 
 
-def options_of(wanted: events.ApprovalRequired) -> dict[str, tuple[str, str, Json]]:
+def options_of(wanted: events.ApprovalRequired) -> Options:
     """The answers that a permission request offers, by their ids: name, kind and decision."""
     if choices := choices_of(wanted):
         rows = {f"answer-{at}": (one_line(one), {"arguments": {"answer": one}}) for at, one in enumerate(choices)}

@@ -23,9 +23,9 @@ STOP_REASONS = {
 SAYS_ITSELF = frozenset({"answered", "client_tools", "cancelled"})
 # The tools of each kind, with the argument that the title of a call shows.
 KINDS: Mapping[str, Mapping[str, str]] = {
-    "execute": {"bash": "command", "python": "code"},
-    "read": {"read_file": "path", "read_result": "call", "read_skill": "name", "job_output": "id", "job_status": "id"},
-    "edit": {"write_file": "path", "edit_file": "path", "create_document": "title", "update_document": "document"},
+    "execute": {"bash": "command", "python": "code", "editor_terminal": "command"},
+    "read": {"read_file": "path", "editor_read_file": "path", "read_result": "call", "read_skill": "name"},
+    "edit": {"write_file": "path", "edit_file": "path", "editor_write_file": "path", "create_document": "title"},
     "search": {"list_files": "path", "search_files": "query", "recall_history": "query", "recall_memory": "query"},
     "fetch": {"web_fetch": "url", "web_search": "query"},
     "think": {"update_plan": "", "delegate": "task", "ask_model": "question"},
@@ -118,12 +118,16 @@ class Updates:
                 yield from self._end()
                 yield chunk("agent_message", f"\n\n{printable(words)}")
 
+    def call_id(self, call: str) -> str:
+        """Ids of calls are unique within a run, those that an editor sees in a session."""
+        return f"{self._run}:{call}"
+
     def described(self, call: str, name: str, arguments: Mapping[str, Any]) -> Json:
         """The fields of a call whose arguments are known: title, kind, place, and the diff that it would make."""
         kind, shows = LOOKS.get(name, ("other", ""))
         shown = str(arguments.get(shows) or "").strip().partition("\n")[0]
         fields: Json = {
-            "toolCallId": f"{self._run}:{call}",
+            "toolCallId": self.call_id(call),
             "title": one_line(f"{name} {shown}".strip()[:LONGEST_TITLE]),
         }
         fields |= {"kind": kind, "rawInput": dict(arguments)}
@@ -142,9 +146,9 @@ class Updates:
         arguments: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Json:
-        """The call begun, or what is new of it. Ids are unique within a run, those that an editor sees in a session."""
+        """The call begun, or what is new of it."""
         known = self._calls.get(call)
-        fields: Json = {"toolCallId": f"{self._run}:{call}"} | ({"status": status} if status else {}) | changes
+        fields: Json = {"toolCallId": self.call_id(call)} | ({"status": status} if status else {}) | changes
         if arguments is not None:
             fields |= self.described(call, name or "", arguments)
         elif known is None:

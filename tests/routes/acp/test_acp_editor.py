@@ -135,7 +135,7 @@ async def test_a_session_is_listed_and_loaded_from_its_log(tmp_path: Path) -> No
             await editor.agent.load_session(str(tmp_path / "work"), name)
             again = [one for one in editor.updates if one["sessionUpdate"] != "available_commands_update"]
             assert editor.text("user_message_chunk") == "Write."
-            assert [one["toolCallId"] for one in again if "toolCallId" in one][0] == live_call(live)
+            assert live_call(again) == live_call(live)
             assert editor.text() == "I write.Done."
             assert await ask(editor, name, "There?") == "end_turn"
             await editor.agent._conn.send_request("session/delete", {"sessionId": name})

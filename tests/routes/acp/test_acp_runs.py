@@ -21,6 +21,7 @@ from acp.helpers import (
 )
 
 from app.models.scripted import Pause, Scripted
+from parsing import Call
 from tests.routes.acp.test_acp_editor import WRITE, ask, session, url_of
 from tests.support.acp.editor import Answer, chosen, editing
 from tests.support.models.chatting import DONE, chunk, says
@@ -34,7 +35,7 @@ from tests.support.server.serving import serving
 pytestmark = pytest.mark.anyio
 COLOUR = native_call("ask_user", question="Which colour?", choices=["red", "blue"])
 NAME = native_call("ask_user", question="What is its name?")
-FORMS = {"elicitation": {"form": {}}}
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 async def test_a_question_is_a_form_or_a_choice(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ async def test_a_prompt_brings_files_pictures_and_a_megabyte(tmp_path: Path) -> 
     async with serving(tmp_path, script) as served, editing(tmp_path, "--url", url_of(served)) as (editor, _):
         name, work = await session(editor, tmp_path), tmp_path / "work"
         data = base64.b64encode(png()).decode()
-        blocks = [
+        blocks: list[Any] = [
             text_block("Compare "),
             resource_block(embedded_text_resource(f"file://{work}/src/a.py#L1", "print(1)\n```\n")),
             text_block(" with "),
@@ -210,3 +211,71 @@ async def test_a_cancel_before_the_run_is_known_counts(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await editor.agent.cancel(name)
         assert await turn == "cancelled"
+
+
+EDITOR = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+
+
+async def test_the_editor_s_tools_work_where_the_server_has_no_folder(tmp_path: Path) -> None:
+    project = tmp_path / "elsewhere"
+    project.mkdir()
+    files = {str(project / "a.py"): "unsaved\n"}
+    ended = asyncio.Event()
+
+    async def read(params: dict[str, Any]) -> dict[str, Any]:
+        return {"content": files[params["path"]]}
+
+    async def write(params: dict[str, Any]) -> dict[str, Any]:
+        files[params["path"]] = params["content"]
+        return {}
+
+    async def create(params: dict[str, Any]) -> dict[str, Any]:
+        assert params["cwd"] == str(project)
+        return {"terminalId": "t1"}
+
+    async def wait(_: dict[str, Any]) -> dict[str, Any]:
+        await ended.wait()
+        return {"exitCode": 0}
+
+    async def output(_: dict[str, Any]) -> dict[str, Any]:
+        return {"output": "3 passed", "truncated": False, "exitStatus": {"exitCode": 0}}
+
+    async def release(_: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    answers: dict[str, Answer] = {"fs/read_text_file": read, "fs/write_text_file": write, "terminal/create": create}
+    answers |= {"terminal/wait_for_exit": wait, "terminal/output": output, "terminal/release": release}
+    outside = Call(1, "editor_read_file", {"path": "../../etc/passwd"}, "native")
+    first = [native_call("editor_read_file", path="a.py"), outside]
+    change = native_call("editor_write_file", path="a.py", content="changed")
+    command = native_call("editor_terminal", command="make test")
+    script = Scripted([first, [change], [command], ["Done."], [command], [change], ["Not allowed."]])
+    async with (
+        serving(tmp_path, script) as served,
+        editing(tmp_path, "--url", url_of(served), answers=answers, capabilities=EDITOR) as (editor, _),
+    ):
+        name = (await editor.agent.new_session(str(project))).session_id
+        turn = asyncio.create_task(ask(editor, name, "Test."))
+        await editor.until(lambda editor: "'terminalId': 't1'" in str(editor.updates))
+        ended.set()
+        assert await turn == "end_turn" and editor.text() == "Done."
+        assert files[str(project / "a.py")] == "changed"
+        assert [method for method, _ in editor.asked].count("session/request_permission") == 2
+        told = [one.text for one in script.requests[3].messages if one.role == "tool"]
+        assert told[0] == "unsaved\n" and "outside of the project" in told[1]
+        assert told[3] == "3 passed\n[exit code 0]"
+
+        ended.clear()  # a command that is cancelled
+        seen = len(editor.asked)
+        turn = asyncio.create_task(ask(editor, name, "Again."))
+        await editor.until(lambda editor: "terminal/wait_for_exit" in str(editor.asked[seen:]))
+        await editor.agent.cancel(name)
+        assert await turn == "cancelled" and editor.asked[-1][0] == "terminal/release"
+
+        editor.answers["session/request_permission"] = refuse
+        assert await ask(editor, name, "Write.") == "end_turn"
+        assert "does not allow" in script.requests[-1].messages[-1].text
+
+
+async def refuse(_: dict[str, Any]) -> dict[str, Any]:
+    return chosen("deny")
