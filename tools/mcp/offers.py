@@ -97,7 +97,11 @@ def offers_of(
         _within("prompt", (_prompt(one) for one in prompts), "name", prompt_notes),
         notes,
         prompt_notes,
-        {one["uri"]: one["_meta"] for one in resources[:MAX_LISTED] if "_meta" in one and one["uri"].startswith(PAGES)},
+        pages={
+            one["uri"]: one["_meta"]
+            for one in resources[:MAX_LISTED]
+            if "_meta" in one and one["uri"].startswith(PAGES)
+        },
     )
 
 
