@@ -300,7 +300,7 @@ def _fields(given: Any) -> Item:
 
 
 def _objects(given: Any) -> list[Item]:
-    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list | tuple) else []
 
 
 def _word(given: Any) -> str:

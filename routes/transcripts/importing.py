@@ -46,7 +46,7 @@ from app.transcript.run_request import IMPORTED, RunRequest, is_open_to
 from app.transcript.titles import NAMELESS, title_of
 from app.transcript.unfit_arguments import unfit
 from routes.lanes.content import sent_file_of
-from routes.lanes.reading import Node, with_names
+from routes.lanes.reading import Node
 from routes.lanes.responses.history import History
 from routes.protocol.errors import Refused
 from routes.services import Services
@@ -162,7 +162,7 @@ def messages_of(entries: Sequence[Entry], skipped: Skipped) -> tuple[list[Messag
         cut = entry.item.get("status") == "incomplete"
         found += [replace(one, at=entry.at, cut=cut and one.role == "tool") for one in messages]
         files += sent
-    whole = settled(with_names(found), takes_plain, keeps_files=True)
+    whole = settled(found, takes_plain, keeps_files=True)
     return [replace(one, untrusted=True, sender="client" if one.role == "user" else "") for one in whole], files
 
 
@@ -210,6 +210,7 @@ def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[AgentEvent]:
     yield RunStarted(row.id, row.session, row.model, [], {})
     replies = [one for one in turn if one.role == "assistant"]
     for at, one in enumerate(turn):
+        yield from [RoundStarted(replies.index(one) + 1)] if one.role == "assistant" else []
         yield from EVENTS[one.role](one) if at or one.role != "user" else ()
     usage = {"prompt_tokens": 0, "completion_tokens": 0, "measured": False}
     calls = sum(len(one.calls) for one in replies)
@@ -217,7 +218,6 @@ def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[AgentEvent]:
 
 
 def _of_reply(one: Message) -> Iterator[AgentEvent]:
-    yield RoundStarted(1)
     yield from [ReasoningDelta(one.reasoning)] if one.reasoning else []
     yield from [TextDelta(one.text)] if one.text else []
     yield from [image_event(File(picture, b"")) for picture in one.attachments]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from urllib.parse import quote
 
 from msgspec.structs import asdict
 from starlette.requests import Request
@@ -21,7 +22,9 @@ from routes.services import current_principal, services_of
 from routes.transcripts.exports import EXPORTS, exported
 from routes.transcripts.formats import FORMATS, MOST_BYTES, Skipped, transcripts_of
 from routes.transcripts.importing import Importer
+from tools.base.patterns import lazy_pattern
 
+WORDS = lazy_pattern(r"\w+")
 MOST_PARTS = 2_000_000
 TOO_LONG = f"A transcript may have {MOST_BYTES >> 20} MB. Send the conversations that you need one by one."
 
@@ -59,7 +62,8 @@ async def export_session(request: Request) -> Response:
     one = await exported(services.store, row, services.redactor, shown, language)
     written = await asyncio.to_thread(export.write, one)
     setattr(request.state, REDACTED, True)
-    headers = {"Content-Disposition": f'attachment; filename="{row.id}.{export.ending}"'} | SANDBOXED
+    name = "-".join(WORDS.findall(one.fields["title"]))[:60] or row.id
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}.{export.ending}"} | SANDBOXED
     return Response(written.encode(errors="replace"), media_type=export.media_type, headers=headers)
 
 
