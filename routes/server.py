@@ -71,7 +71,7 @@ from routes.http.administration import (
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
-from routes.http.library import compaction, folders, shared, shares
+from routes.http.library import compaction, folders, shared, shares, transcripts
 from routes.http.mcp import apps, offers, servers
 from routes.http.notifications import decision_page, push, webhooks
 from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
@@ -127,6 +127,7 @@ ROUTES = (
     *compaction.ROUTES,
     *folders.ROUTES,
     *shares.ROUTES,
+    *transcripts.ROUTES,
     *shared.ROUTES,
     *session_log.ROUTES,
     *grants.ROUTES,
