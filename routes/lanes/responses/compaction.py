@@ -2,7 +2,7 @@
 
 A request for it is `POST /v1/responses/compact`, or one whose input ends with a `compaction_trigger`. Its run relays
 the conversation with the question behind it by which the agent summarises: the model's server has most of that in its
-cache. See https://developers.openai.com/api/docs/guides/compaction.
+cache.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from tests.clients.catalogue import JAVASCRIPT_CLIENTS
 from tests.clients.harness import CACHE, NODE, needed, served
 from tests.clients.loopback import pump
 from tests.clients.scenarios import REST, WAIT
+from tests.support.lanes.small_lane import holds
 from tests.support.nightly import at_night
 from tests.support.server.serving import serving
 
@@ -83,7 +84,7 @@ class Client:
 
 @asynccontextmanager
 async def client_at(url: str, name: str, home: Path, **job: Any) -> AsyncGenerator[Client, None]:
-    script = CACHE / "sdk/scripts/returning_client.mjs"
+    script = CACHE / "sdk/scripts/going_on/returning_client.mjs"
     request = json.dumps({"client": name, "url": url, "key": "any", "model": MODEL, "prompt": "Go."} | job)
     process = await asyncio.create_subprocess_exec(
         *(str(NODE), "--preserve-symlinks", "--preserve-symlinks-main", str(script), request),
@@ -133,8 +134,7 @@ async def test_a_client_whose_connection_is_lost_returns(
                 [run] = await server.services.runs.of("local")
                 await server.services.runs.ended(run.id)
             back = asyncio.create_task(client.back())
-            while server.services.presence.streams("local") == 0 and not back.done():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await holds(lambda: server.services.presence.streams("local") > 0 or back.done())
             end.set()
             found = await back
     check(found, "One, two, three and four.")
