@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.models.scripted import Pause, Scripted
+from app.models.scripted import Line, Pause, Scripted
 from tests.clients.catalogue import JAVASCRIPT_CLIENTS
 from tests.clients.harness import CACHE, NODE, needed, served
 from tests.clients.loopback import pump
@@ -119,7 +119,7 @@ async def test_a_client_whose_connection_is_lost_returns(
 ) -> None:
     needed(SDK)
     on, end = asyncio.Event(), asyncio.Event()
-    words = ["One, ", Pause(on), "two, ", "three ", Pause(end), "and four."]
+    words: list[Line] = ["One, ", Pause(on), "two, ", "three ", Pause(end), "and four."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([words])) as server:
         async with (
             wire_to(str(server.client.base_url)) as (wire, url),

@@ -19,7 +19,7 @@ PATH = "/v1/responses"
 NOTES = "What was done\n- a\n- b\nPending\n- c"
 TRIGGER = {"type": "compaction_trigger"}
 TOOL = {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}}
-CONVERSATION = [
+CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Tidy the notes."},
     {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "three files"},
@@ -49,8 +49,8 @@ async def error_of(served: Served, path: str, **body: Any) -> tuple[int, dict[st
 async def test_a_trigger_gets_one_item_and_nothing_else(tmp_path: Path, name: str) -> None:
     model = Scripted([[Thought("Hm."), NOTES]])
     async with serving(tmp_path, model) as served:
-        body = {"model": name, "input": [*CONVERSATION, TRIGGER], "tools": [TOOL], "stream": True, "store": False}
-        stream = (await post(served, **body)).text
+        given = [*CONVERSATION, TRIGGER]
+        stream = (await post(served, model=name, input=given, tools=[TOOL], stream=True, store=False)).text
     done = [fields["item"] for kind, fields in blocks(stream) if kind == "response.output_item.done"]
     assert [item["type"] for item in done] == ["compaction"]
     assert (last(stream)["status"], last(stream)["output"]) == ("completed", done)
