@@ -145,6 +145,16 @@ async def test_ag_ui_begins_anew_with_a_new_message_a_new_run_or_another_princip
     assert len(model.requests) == 3
 
 
+@pytest.mark.parametrize("field", ["threadId", "runId"])
+async def test_a_name_may_be_long(tmp_path: Path, field: str) -> None:
+    path, body, _ = LANES["ag_ui"]
+    named = body | {field: "".join(f"{at:x}" for at in range(3000))}  # longer than a row of an index of PostgreSQL
+    async with serving(tmp_path, Scripted(["One."])) as served:
+        first = await served.client.post(path, json=named)
+        again = await served.client.post(path, json=named)
+    assert (first.status_code, again.text) == (200, first.text)
+
+
 async def test_a_result_of_a_handed_call_goes_on_under_the_same_name(tmp_path: Path) -> None:
     async with page(AGUI, tmp_path, Scripted([HANDED, "Sunny."])) as client:
         (call,) = (await client.send("How is it?", tools=[WEATHER]))[-1]["outcome"]["pendingToolCallIds"]
