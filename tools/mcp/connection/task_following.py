@@ -31,7 +31,7 @@ from tools.mcp.connection.session import McpSession
 from tools.mcp.results import line
 from tools.mcp.server import Server, Unavailable
 
-LEAST_S, USUAL_S, MOST_S, JITTER = 0.2, 2.0, 60.0, 0.1  # between two polls
+LEAST_S, USUAL_S, MOST_S, JITTER = 0.5, 2.0, 60.0, 0.1  # between two polls
 ANSWER_S = 30.0  # for a connection, and for the answer to a request about the task
 MOST_ID = 1_000
 STATUSES = ("working", "input_required", *OVER)
