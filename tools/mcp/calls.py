@@ -227,7 +227,8 @@ class ServerCall:
         text = await result_text(result, call.notes, self._keep)
         if result.is_error:
             self._server.log.add(f"{line(self._tool)}: tool_error: {text[:_MANY]}")
-        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result))
+        structured = result.structured_content
+        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result), structured=structured)
 
     async def _keep(self, content: bytes) -> str:
         return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"

@@ -91,7 +91,7 @@ class McpSession:
         self._log = log
         self._offer = offer
         self._over = asyncio.Event()
-        self._dirty = asyncio.Event()
+        self.dirty = asyncio.Event()  # what it offers is listed again
         self._outputs: dict[str, dict[str, Any]] = {}
         self._stdio: Stdio | None = None
         self._client: Client | None = None
@@ -217,10 +217,10 @@ class McpSession:
         pause = _DEBOUNCE_S
         listed_at = loop.time()
         while True:
-            await self._dirty.wait()
+            await self.dirty.wait()
             pause = _DEBOUNCE_S if loop.time() - listed_at > _CALM_S else min(pause * 2, _MOST_DEBOUNCE_S)
             await asyncio.sleep(pause)
-            self._dirty.clear()
+            self.dirty.clear()
             listed_at = loop.time()
             try:
                 async with asyncio.timeout(LIST_S):
@@ -239,7 +239,7 @@ class McpSession:
             tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
         ) as notifications:
             async for _ in notifications:
-                self._dirty.set()
+                self.dirty.set()
 
     async def _list(self, client: Client) -> None:
         try:
@@ -288,7 +288,7 @@ class McpSession:
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, CHANGES):
-            self._dirty.set()
+            self.dirty.set()
         elif isinstance(message, Exception):
             self._log.add(f"A message could not be read: {str(message)[:_LOG_LINE]}")
 
