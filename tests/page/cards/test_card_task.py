@@ -17,7 +17,8 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 
 async def test_a_task_is_a_running_card_with_its_status(tmp_path: Path) -> None:
-    mcp, provider = TaskServer(ERAS[0]), Scripted(["```mcp__s__wait\n```", "It goes on.", "```mcp__s__wait\n```", "So."])
+    mcp, call = TaskServer(ERAS[0]), "```mcp__s__wait\n```"
+    provider = Scripted([call, "It goes on.", call, "So."])
     servers: dict[str, object] = {"s": {"url": mcp.url}}
     async with asyncio.timeout(110), mcp.started() as tasks:
         async with serving_mcp(tmp_path, provider, servers, tools=READS) as served, browsing() as browser:
