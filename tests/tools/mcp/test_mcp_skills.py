@@ -18,7 +18,7 @@ from tools.base.rights import Risk
 from tools.mcp.definitions import UnusableDefinition
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerConfig, Status, ToolsChanged
-from tools.mcp.skills import MAX_BYTES, MAX_FILES, MAX_SKILLS, fault_of, skill_definition
+from tools.mcp.skills import MAX_BYTES, MAX_FILES, MAX_SKILLS, fault_of, skill_definition, skill_file
 from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -227,6 +227,10 @@ def test_the_limits_of_the_extension_are_supported() -> None:
     most = [file(f"skill://a/{number}", size=MAX_BYTES // (MAX_FILES - 1) - 1) for number in range(MAX_FILES - 1)]
     one = skill_definition(entry(files=most, fields={"allowed-tools": "Bash(*)"}))
     assert len(one.pinned["files"]) == MAX_FILES and one.description == "About it."
+    spaced = skill_definition(entry(files=[file("skill://a/notes/my%20file.md"), file("skill://a/notes/my name.md")]))
+    for name, path in {"a": "SKILL.md", "a/notes/my file.md": "notes/my%20file.md", "a/notes/my name.md": ""}.items():
+        assert skill_file({spaced.name: spaced}, name) == (spaced, path or name.removeprefix("a/"))
+    assert skill_file({spaced.name: spaced}, "a/notes/my other.md") is None
     assert skill_definition(entry("r", "github://owner/repo/r")).name == "github://owner/repo/r"
 
 
