@@ -97,6 +97,7 @@ class Context(Struct, frozen=True):
     keep_task: Callable[[RemoteTask], Awaitable[None]] | None = None  # until it is durable
     goes_on: Callable[[], bool] = bool  # True if the next server goes on with the call that ends here
     result_characters: int = 20_000  # of a result that the model gets, at most
+    of_app: bool = False  # an app made the call: it gets the whole result, and no other app shows it
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
@@ -144,6 +145,8 @@ def binds_nothing(_: Arguments, __: Path) -> str:
 
 READ_SKILL = "read_skill"
 SKILL_REQUEST = "skills/get"  # the own name of the host's tool for the skills of an MCP server
+MODEL, APP = "model", "app"  # who sees a tool: models, and the apps of its own server (MCP Apps)
+BOTH = (MODEL, APP)
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
 NO_COLUMNS: Mapping[str, Column] = MappingProxyType({})
 
@@ -162,7 +165,7 @@ class Tool(Struct, frozen=True):
     with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
     its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
     (a document, a memory, a run), so that one whose outcome is lost is not made again. `local_time`: its argument
-    `time_zone`, if it is left out, is that of the person.
+    `time_zone`, if it is left out, is that of the person. `visibility`: who may call it.
     """
 
     name: str
@@ -189,6 +192,7 @@ class Tool(Struct, frozen=True):
     keeps: bool = False
     local_time: bool = False
     columns: Mapping[str, Column] = NO_COLUMNS
+    visibility: tuple[str, ...] = BOTH
 
     @property
     def may_repeat(self) -> bool:

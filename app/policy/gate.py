@@ -14,6 +14,7 @@ from dataclasses import replace  # noqa: TID251
 
 from msgspec import Struct, structs
 
+from app.core.rules import WhenAbsent
 from app.policy.classification import NO_RULES, Classification
 from app.policy.decision_table import decided
 from app.policy.gate_rows import GATE_ROWS, AccessRequest
@@ -137,6 +138,10 @@ class Gate(Struct):
         """Let only reading tools run, as in the run that this one helps."""
         self.policy = replace(self.policy, planning=True)
 
+    def refuse_questions(self) -> None:
+        """Refuse the calls that would wait for a person: there is none who can decide."""
+        self.policy = replace(self.policy, when_absent=WhenAbsent.DENY)
+
     def act(self) -> None:
         """End the planning: the person has accepted the plan."""
         self.policy = replace(self.policy, planning=False)
@@ -148,6 +153,11 @@ class Gate(Struct):
     def limit_by_labels(self, limits: LabelLimits) -> None:
         """Set the limits that the labels of the conversation set."""
         self.policy = replace(self.policy, labels=limits)
+
+    def serve_app(self) -> None:
+        """Decide on a call of an app, whose words are untrusted."""
+        self.policy = replace(self.policy, of_app=True)
+        self.taint()
 
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)

@@ -158,4 +158,5 @@ def foreign_tool(part: parts.ToolPart) -> Tool:
         leaves=partial(call_sent, origin.server, origin.tool) if origin else no_outbound_effect,
         origin=origin,
         columns=part.columns,
+        visibility=part.visibility,
     )

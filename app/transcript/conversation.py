@@ -72,6 +72,10 @@ class Conversation:
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
 
+    def keep_nothing(self) -> None:
+        """Store no message from now on: what follows is beside the conversation, and no model reads it."""
+        self._keep = lambda position, message: None
+
     def append(self, message: Message) -> None:
         message = self.watch(self._marked(self.redactor.redact_value(message)))
         self._keep(len(self.messages), message)

@@ -123,8 +123,7 @@ class ServerCall:
         """Follow the task that the call has become. It takes no slot: between polls nothing is under way."""
         self._follower = import_module(FOLLOWING).TaskFollower(self._server, call, task, self._on_task)
         self._server.slots.release()
-        result: CallToolResult = await self._follower.result()
-        return result
+        return await self._follower.result()
 
     async def _on_task(self, task: RemoteTask) -> None:
         """Take the limits of a task, which has a total of its own, and store each new status."""
@@ -228,7 +227,8 @@ class ServerCall:
         text = await result_text(result, call.notes, self._keep)
         if result.is_error:
             self._server.log.add(f"{line(self._tool)}: tool_error: {text[:_MANY]}")
-        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result))
+        structured = result.structured_content
+        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result), structured=structured)
 
     async def _keep(self, content: bytes) -> str:
         return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"

@@ -354,6 +354,14 @@ class Server:
         if changes or old != offers:
             self._services.changed(self, changes)
 
+    async def take_page(self, page: Definition) -> bool:
+        """Take a page of an app as it was read now; return whether it may be shown."""
+        changes = self.catalogue.take_page(page)
+        await self.save()
+        if changes:
+            self._services.changed(self, changes)
+        return page.name not in self.catalogue.held
+
     async def save(self) -> None:
         unsaved, self.catalogue.unsaved = self.catalogue.unsaved, []
         if unsaved:

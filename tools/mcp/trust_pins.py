@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tools.base.permit import canonical
 from tools.base.rights import Origin
+from tools.mcp.apps import is_page
 from tools.mcp.definitions import Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, offer_name, public_name
@@ -38,6 +39,7 @@ class Catalogue:
         self.notes: list[str] = []
         self.unsaved: list[Pin] = []
         self._offered: dict[str, Definition] = {}
+        self._pages: dict[str, Definition] = {}  # as last read
         self._pins: dict[str, Pin] = {}
         self.take_pins(pins)
 
@@ -62,7 +64,8 @@ class Catalogue:
         """Trust what was trusted before of this same server."""
         self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
         for pin in self._pins.values():
-            if pin.tool != INSTRUCTIONS and pin.listed and self.is_wanted("skills" if is_skill(pin.tool) else pin.tool):
+            wanted = "skills" if is_skill(pin.tool) else pin.tool
+            if _is_tool(pin.tool) and pin.listed and self.is_wanted(wanted):
                 self._list(pin.definition)
 
     def follow(self, pins: Iterable[Pin]) -> bool:
@@ -93,26 +96,38 @@ class Catalogue:
         before, held_before = {*self.listed, *self.skills}, self.held
         self._offered = self._read(offered)
         self._offered[INSTRUCTIONS] = _instructions_definition(instructions, features)
+        self._offered |= self._pages
         is_first = not self._pins
         self.listed, self.skills, self.held = {}, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
-            if pin is None and (is_first or name == INSTRUCTIONS or not (why := self._suspect(one))):
+            if pin is None and (is_first or not _is_tool(name) or not (why := self._suspect(one))):
                 self._trust(one)
             elif pin is None:
                 self.held[name] = HeldTool(name, why, difference({}, one.pinned), one.digest)
             elif pin.digest != one.digest:
-                why = "It was changed since it was trusted."
-                self.held[name] = HeldTool(name, why, difference(pin.definition, one.pinned), one.digest)
+                self.held[name] = _changed(pin, one)
             else:
                 self._trust(one, again=not pin.listed)
-        for name in [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]:
+        gone = [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]
+        for name in filter(_is_tool, gone):
             self._keep(replace(self._pins[name], listed=False))
         listed = {*self.listed, *self.skills}
         added, removed = listed - before, before - listed - set(self.held)
         if not added and not removed and self.held == held_before and self.features == features_before:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
+
+    def take_page(self, page: Definition) -> ToolsChanged | None:
+        """Take a page as it was read now: trusted at first sight, held once it differs. None if nothing changes."""
+        held_before, pin = dict(self.held), self._pins.get(page.name)
+        self._pages[page.name] = self._offered[page.name] = page
+        if pin is not None and pin.digest != page.digest:
+            self.held[page.name] = _changed(pin, page)
+        else:
+            self.held.pop(page.name, None)
+            self._trust(page, again=pin is None)
+        return None if self.held == held_before else ToolsChanged(self.config.name, held=tuple(self.held.values()))
 
     def _suspect(self, one: Definition) -> str:
         """Return why a tool that appeared after the first connection is held; empty when it is not.
@@ -150,7 +165,7 @@ class Catalogue:
             except (UnusableDefinition, RecursionError) as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
-            if one.name in REQUESTS or is_skill(one.name) is not ("skill" in raw):
+            if one.name in REQUESTS or is_page(one.name) or is_skill(one.name) is not ("skill" in raw):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
             if is_skill(one.name) and sum(map(is_skill, found)) == MAX_SKILLS:
@@ -166,7 +181,7 @@ class Catalogue:
         return is_wanted(tool, self.config.include, self.config.exclude)
 
     def _trust(self, one: Definition, *, again: bool = True) -> None:
-        if one.name != INSTRUCTIONS:
+        if _is_tool(one.name):
             (self.skills if is_skill(one.name) else self.listed)[one.name] = one
         if again:
             self._keep(Pin(self.config.name, self.identity, one.name, one.digest, one.pinned))
@@ -181,6 +196,17 @@ class Catalogue:
         except (UnusableDefinition, KeyError):  # stored by another version
             return
         self._trust(one, again=False)
+
+
+def _is_tool(name: str) -> bool:
+    """Return whether a pin is that of a tool: others are of the instructions, and of pages."""
+    return name != INSTRUCTIONS and not is_page(name)
+
+
+def _changed(pin: Pin, one: Definition) -> HeldTool:
+    return HeldTool(
+        one.name, "It was changed since it was trusted.", difference(pin.definition, one.pinned), one.digest
+    )
 
 
 def _instructions_definition(instructions: str, features: Sequence[str]) -> Definition:

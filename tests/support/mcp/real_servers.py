@@ -113,6 +113,13 @@ REAL = (
         ],
     ),
     Real(
+        "basic-vanillajs",
+        lambda folder: node_server("basic-vanillajs", "--stdio"),
+        "2025-11-25",
+        2,  # with ours for its resources
+        lambda folder: [Call("get-time", {}, "T")],
+    ),
+    Real(
         "filesystem",
         lambda folder: node_server("filesystem", str(folder)),
         "2025-11-25",

@@ -26,6 +26,7 @@ NOT_HERE = "Check before doing it again."
 OUTCOMES: Mapping[str, tuple[bool, str]] = {
     "work": (True, "work is done after 3 polls"),
     "hasty": (True, "hasty is done after 3 polls"),
+    "told": (True, "told is done after 3 polls"),  # although it is to be polled once an hour
     "ask": (True, "blue"),
     "breaks": (False, "the disk is full"),
     "plain": (False, "bare\n[unreadable 'odd'"),

@@ -74,10 +74,10 @@ class TaskFollower:
             if self._call.context.task is None:
                 await self._enter(self.task)  # durable before it is polled
             while True:
+                self._news.woken.clear()
                 with suppress(Unavailable):
                     if (found := await self._poll()) is not None:
                         return found
-                self._news.woken.clear()
                 await asyncio.sleep(LEAST_S)
                 pause_s = min(MOST_S, max(LEAST_S, self.task.poll_s or USUAL_S)) * random.uniform(1, 1 + JITTER)
                 await wait_at_most(pause_s - LEAST_S, self._news.woken)
@@ -88,12 +88,8 @@ class TaskFollower:
                 session.calls.discard(self._call)
                 session.traffic.tasks.pop(self._call.task, None)
             if not (self.task.status in OVER or self._call.context.goes_on()):
-                cancelling = self._begin(self._cancel(), self._news)
-                self._server.cancelling.add(cancelling)
+                self._server.cancelling.add(cancelling := self._begin(self._request(None, "tasks/cancel"), self._news))
                 cancelling.add_done_callback(self._server.cancelling.discard)
-
-    async def _cancel(self) -> None:
-        await self._request(await self._server.connected(ANSWER_S), "tasks/cancel")
 
     async def _enter(self, task: RemoteTask) -> None:
         self.task, shown = task, ": ".join(filter(None, (task.status, task.message)))
@@ -152,9 +148,10 @@ class TaskFollower:
         return result
 
     async def _request(
-        self, session: McpSession, method: str, limit_s: float | None = ANSWER_S, **params: object
+        self, session: McpSession | None, method: str, limit_s: float | None = ANSWER_S, **params: object
     ) -> Any:
         """Make a request about the task. Raises MCPError; Unavailable if it can be made again."""
+        session = session or await self._server.connected(ANSWER_S)
         context = CallContext(self._call.tool, self._call.context)
         request = _TaskRequest(method=method, params={"taskId": self._call.task, **params})
         send = session.request(context, method, lambda client: client.session.send_request(request, _ANY))
