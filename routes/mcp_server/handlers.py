@@ -70,6 +70,7 @@ ROUTES = tagged(
             serve,
             rights="user",
             statuses=(200, 202),
+            errors=(400, 404, 405, 406, 409),
             body=BODY if method == "POST" else None,
             media=("application/json", "text/event-stream"),
             foreign_errors=True,
