@@ -127,6 +127,24 @@ class ToolProgress(Struct, frozen=True):
     asks: bool | None = None
 
 
+class ToolTask(Struct, frozen=True):
+    """A call goes on at its MCP `server` as the `task` of this id: one event at first, and one with each new `status`.
+
+    `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
+    `poll_s` how often the server asks to be polled, `ttl_s` how long it keeps the task.
+    """
+
+    type: ClassVar[str] = "tool.task"
+    call: str
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
@@ -147,6 +165,26 @@ class ToolFinished(Struct, frozen=True):
     bytes: int | None = None
     advice: str | None = None
     structured: Any = None
+
+
+class ToolApp(Struct, frozen=True):
+    """An app of an MCP server shows the result of a call, which `tool.finished` has before it.
+
+    `file` and `result` are files of the session (`GET /sessions/{id}/files/{sha256}`): the page as it was then, and the
+    whole result as JSON. `csp` are the domains that it may use (`connectDomains`, `resourceDomains`, `frameDomains`,
+    `baseUriDomains`), `permissions` the devices, as an admin has allowed them. `border` is its wish.
+    """
+
+    type: ClassVar[str] = "tool.app"
+    call: str
+    name: str
+    server: str
+    uri: str
+    file: str
+    result: str
+    csp: dict[str, list[str]]
+    permissions: list[str]
+    border: bool | None = None
 
 
 class ToolRejected(Struct, frozen=True):
@@ -241,7 +279,7 @@ class ApprovalRequired(Struct, frozen=True):
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
+    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `acp`, `api`,
     `responses`, `ag-ui`, `ui-messages`, `mcp` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set
     if the person changed them, `note` if one was given.
     """
@@ -408,7 +446,9 @@ AgentEvent = (
     | ToolDelta
     | ToolStarted
     | ToolProgress
+    | ToolTask
     | ToolFinished
+    | ToolApp
     | ToolRejected
     | ToolHanded
     | FileChanged

@@ -31,6 +31,7 @@ CARRIES = "carries"  # its request had more than a message, which only the histo
 LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
+IMPORTED = "imported"  # its log is made of a transcript of another program: nothing of it has happened here
 SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
 CALL = "call"  # that is all of it
 TIME_LIMIT_S = 7200.0
@@ -218,6 +219,11 @@ class RunRequest(Struct, frozen=True):
     @property
     def has_message(self) -> bool:
         return bool(self.message.strip() or self.files)
+
+    @property
+    def of_app(self) -> bool:
+        """Return True for a call of an app, which is beside the conversation."""
+        return self.call is not None and self.call.source == "app"
 
     @property
     def stored_policy(self) -> str:
