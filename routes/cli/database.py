@@ -141,15 +141,15 @@ def export(loaded: Loaded, session: str, kind: str) -> int:
         if row is None:
             return failed(f"there is no session {session!r}")
         redactor = Redactor(secrets_of(loaded.settings))  # also what has become a secret since it was written
-        one = await exported(store, row, redactor, as_json, os.environ)
+        one = await exported(store, row, redactor, as_json)
         if kind == "json":
             runs = [
                 run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
                 for run in await store.runs(session)
             ]
             summaries = [summary_fields(one) for one in await store.summaries(session)]
-            one.fields |= redactor.redact_value({"principal": row.principal, "summaries": summaries, "runs": runs})
-        print(EXPORTS[kind].write(one))
+            one |= redactor.redact_value({"principal": row.principal, "summaries": summaries, "runs": runs})
+        print(EXPORTS[kind].write(one, os.environ))
         return 0
 
     return _with_database(loaded, write)

@@ -196,36 +196,36 @@ def rows_of(row: RunRow, messages: Sequence[Message], begin: int, now: float) ->
 def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[AgentEvent]:
     """The log of a run that has had these messages."""
     yield RunStarted(row.id, row.session, row.model, [], {})
-    rounds = calls = 0
+    rounds, calls, text, asked = 0, 0, "", row.created
     for at, one in enumerate(turn):
-        rounds, calls = rounds + (one.role == "assistant"), calls + len(one.calls)
-        yield from [RoundStarted(rounds)] if one.role == "assistant" else []
-        yield from EVENTS[one.role](one) if at or one.role != "user" else ()
-    text = next((one.text for one in reversed(turn) if one.role == "assistant"), "")
-    usage = {"prompt_tokens": 0, "completion_tokens": 0, "measured": False}
-    yield RunFinished(row.state, text, rounds, calls, usage)
+        if one.role == "assistant":
+            rounds, calls, text, asked = rounds + 1, calls + len(one.calls), one.text, one.at or asked
+            yield RoundStarted(rounds)
+        yield from EVENTS[one.role](one, asked) if at or one.role != "user" else ()
+    yield RunFinished(row.state, text, rounds, calls, {"prompt_tokens": 0, "completion_tokens": 0, "measured": False})
 
 
-def _of_reply(one: Message) -> Iterator[AgentEvent]:
+def _of_reply(one: Message, _: float) -> Iterator[AgentEvent]:
     yield from [ReasoningDelta(one.reasoning)] if one.reasoning else []
     yield from [TextDelta(one.text)] if one.text else []
     yield from [image_event(File(picture, b"")) for picture in one.attachments]
     yield from [ToolStarted(call.id, call.name, dict(call.arguments), call.dialect) for call in one.calls]
 
 
-def _of_result(one: Message) -> Iterator[AgentEvent]:
-    yield from [image_event(File(picture, b""), one.call) for picture in one.attachments]
+def _of_result(one: Message, asked: float) -> Iterator[AgentEvent]:
     if one.call is None:
-        yield from _of_words(one)
-    else:
-        yield ToolFinished(one.call, one.name or "", not one.cut and one.text != INTERRUPTED, one.text, 0.0)
+        yield from _of_words(one, asked)
+        return
+    yield from [image_event(File(picture, b""), one.call) for picture in one.attachments]
+    is_fine, took_s = not one.cut and one.text != INTERRUPTED, max(0.0, (one.at or asked) - asked)
+    yield ToolFinished(one.call, one.name or "", is_fine, one.text, round(took_s, 3))
 
 
-def _of_words(one: Message) -> Iterator[AgentEvent]:
+def _of_words(one: Message, _: float) -> Iterator[AgentEvent]:
     yield MessageAdded(one.text, list(map(as_fields, one.attachments)) or None)
 
 
-EVENTS: Mapping[Role, Callable[[Message], Iterator[AgentEvent]]] = {
+EVENTS: Mapping[Role, Callable[[Message, float], Iterator[AgentEvent]]] = {
     "assistant": _of_reply,
     "tool": _of_result,
     "user": _of_words,
@@ -233,7 +233,10 @@ EVENTS: Mapping[Role, Callable[[Message], Iterator[AgentEvent]]] = {
 
 
 def _digest(entries: Sequence[Entry]) -> str:
-    return hashlib.sha256(json.dumps([entry.item for entry in entries]).encode()).hexdigest()
+    digest = hashlib.sha256()
+    for entry in entries:  # one by one: others have their turn
+        digest.update(json.dumps(entry.item).encode())
+    return digest.hexdigest()
 
 
 def _ignore(_: int, message: Message) -> None:

@@ -58,10 +58,10 @@ async def export_session(request: Request) -> Response:
     row = await services.runs.session(request.path_params["session"], current_principal(request))
     export = EXPORTS[_chosen(request, EXPORTS, "markdown")]
     language = {"LANG": request.headers.get("accept-language", "").partition(",")[0].replace("-", "_")}
-    one = await exported(services.store, row, services.redactor, shown, language)
-    written = await asyncio.to_thread(export.write, one)
+    one = await exported(services.store, row, services.redactor, shown)
+    written = await asyncio.to_thread(export.write, one, language)
     setattr(request.state, REDACTED, True)
-    name = "-".join(WORDS.findall(one.fields["title"]))[:60] or row.id
+    name = "-".join(WORDS.findall(one["title"]))[:60] or row.id
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}.{export.ending}"} | SANDBOXED
     return Response(written.encode(errors="replace"), media_type=export.media_type, headers=headers)
 
@@ -78,12 +78,7 @@ ROUTES = tagged(
         "POST /sessions/import",
         import_sessions,
         rights="user",
-        answer={
-            "sessions": [
-                {"session": "text", "title": "text", "state": "text", "messages": "integer", "left_out": "integer"}
-            ],
-            "skipped": [{"line": "integer", "reason": "text"}],
-        },
+        answer={"sessions": ["object"], "skipped": ["object"]},
         errors=(408, 413, 422),
         takes_file=True,
         query=(Query("format", ", ".join(FORMATS), required=True),),

@@ -45,6 +45,8 @@ async def test_what_a_program_has_written_goes_on_here(tmp_path: Path, kind: str
             "run.finished",
         ]
         assert [event["seq"] for event in log[0]["events"]] == list(range(1, 8))
+        [finished] = of_kind(log[0]["events"], "tool.finished")
+        assert 0 < finished["duration_s"] < 1 or kind == "opencode"
         assert log[1]["message"]["attachments"] == found[4]["attachments"]
         assert not (tmp_path / "work/moored.txt").exists()
 
