@@ -124,10 +124,8 @@ def read_claude(record: Item) -> Record:
 def read_codex(record: Item) -> Record:
     """Codex, ~/.codex/sessions/**/rollout-*.jsonl: items of Responses in records; in files of early 2025 alone."""
     kind, item = record.get("type"), _fields(record.get("payload", record))
-    if kind in ("session_meta", None):
-        return Record(item.get("id"))
-    if kind in ("turn_context", "event_msg"):
-        return Record(model=item.get("model"))
+    if kind is None or ("payload" in record and kind not in ("response_item", "compacted")):
+        return Record(item.get("id") if kind in ("session_meta", None) else None, model=item.get("model"))
     words = [_word(part.get("text")) for part in _objects(item.get("content"))]
     if kind == "compacted":
         item = {"role": "user", "content": item.get("message")}
