@@ -13,12 +13,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.core.attachments import SEEN
+from routes.lanes.reading import plain_text
 from routes.protocol.errors import Refused
 
 Item = Mapping[str, Any]
 Blocks = dict[str, Callable[[Item], list[Item]]]
 MOST_BYTES = 64 << 20  # of a file
 MOST_SKIPPED = 1_000  # lines
+LONGEST_WORD = 256  # characters of an id, a title or the name of a model
 RESULTS = ("function_call_output", "custom_tool_call_output")
 KEPT = ("message", "reasoning", "function_call", "custom_tool_call", "image_generation_call", *RESULTS)
 LEFT_OUT: Item = {"type": "message", "role": "system"}  # a program's own words
@@ -241,7 +243,7 @@ def _source(block: Item) -> list[Item]:
 
 
 def _file(part: Item) -> list[Item]:
-    url, name = _word(part.get("url")), part.get("filename") or "file"
+    url, name = str(part.get("url")), part.get("filename") or "file"
     if url.startswith("data:image/"):
         return [{"type": "input_image", "image_url": url}]
     is_here = url.startswith("data:")
@@ -295,4 +297,4 @@ def _objects(given: Any) -> list[Item]:
 
 
 def _word(given: Any) -> str:
-    return given if isinstance(given, str) else ""
+    return plain_text(given)[:LONGEST_WORD] if isinstance(given, str) else ""

@@ -20,19 +20,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.core import events
 from app.core.attachments import File, as_fields, image_event
-from app.core.events import (
-    AgentEvent,
-    MessageAdded,
-    ReasoningDelta,
-    RoundStarted,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-    encode,
-)
 from app.core.messages import Message, Role, dump
 from app.models.wire.call_ids import takes_plain
 from app.models.wire.client_history import settled
@@ -108,7 +97,12 @@ class Importer(Struct, frozen=True):
             changes.append(session)
         earlier = await services.store.messages(session.id)
         conversation = Conversation(
-            session.id, [*earlier], _ignore, changes.append, partial(asyncio.sleep, 0), redactor=services.redactor
+            session.id,
+            [*earlier],
+            lambda *_: None,
+            changes.append,
+            partial(asyncio.sleep, 0),
+            redactor=services.redactor,
         )
         await _append(conversation, agent, messages, files)
         digest = await asyncio.to_thread(_digest, one.entries)
@@ -116,7 +110,7 @@ class Importer(Struct, frozen=True):
             "",
             session=session.id,
             principal=owner,
-            model=services.redactor.redact(one.model[:256]) or agent.provider.model,
+            model=services.redactor.redact(one.model) or agent.provider.model,
             state="",
             created=last,
             policy=agent.policy_with(json.dumps({IMPORTED: {"entries": len(one.entries), "digest": digest}})),
@@ -190,42 +184,44 @@ def rows_of(row: RunRow, messages: Sequence[Message], begin: int, now: float) ->
             sent = (created if at == start else one.at) if one.role == "user" else None
             yield MessageRow(row.session, at, row.id, dump(replace(one, cut=False, at=sent)))
         for seq, event in enumerate(events_of(row, turn), 1):
-            yield EventRow(row.id, seq, event.type, encode(event))
+            yield EventRow(row.id, seq, event.type, events.encode(event))
 
 
-def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[AgentEvent]:
+def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[events.AgentEvent]:
     """The log of a run that has had these messages."""
-    yield RunStarted(row.id, row.session, row.model, [], {})
+    yield events.RunStarted(row.id, row.session, row.model, [], {})
     rounds, calls, text, asked = 0, 0, "", row.created
     for at, one in enumerate(turn):
         if one.role == "assistant":
             rounds, calls, text, asked = rounds + 1, calls + len(one.calls), one.text, one.at or asked
-            yield RoundStarted(rounds)
+            yield events.RoundStarted(rounds)
         yield from EVENTS[one.role](one, asked) if at or one.role != "user" else ()
-    yield RunFinished(row.state, text, rounds, calls, {"prompt_tokens": 0, "completion_tokens": 0, "measured": False})
+    yield events.RunFinished(
+        row.state, text, rounds, calls, {"prompt_tokens": 0, "completion_tokens": 0, "measured": False}
+    )
 
 
-def _of_reply(one: Message, _: float) -> Iterator[AgentEvent]:
-    yield from [ReasoningDelta(one.reasoning)] if one.reasoning else []
-    yield from [TextDelta(one.text)] if one.text else []
+def _of_reply(one: Message, _: float) -> Iterator[events.AgentEvent]:
+    yield from [events.ReasoningDelta(one.reasoning)] if one.reasoning else []
+    yield from [events.TextDelta(one.text)] if one.text else []
     yield from [image_event(File(picture, b"")) for picture in one.attachments]
-    yield from [ToolStarted(call.id, call.name, dict(call.arguments), call.dialect) for call in one.calls]
+    yield from [events.ToolStarted(call.id, call.name, dict(call.arguments), call.dialect) for call in one.calls]
 
 
-def _of_result(one: Message, asked: float) -> Iterator[AgentEvent]:
+def _of_result(one: Message, asked: float) -> Iterator[events.AgentEvent]:
     if one.call is None:
         yield from _of_words(one, asked)
         return
     yield from [image_event(File(picture, b""), one.call) for picture in one.attachments]
     is_fine, took_s = not one.cut and one.text != INTERRUPTED, max(0.0, (one.at or asked) - asked)
-    yield ToolFinished(one.call, one.name or "", is_fine, one.text, round(took_s, 3))
+    yield events.ToolFinished(one.call, one.name or "", is_fine, one.text, round(took_s, 3))
 
 
-def _of_words(one: Message, _: float) -> Iterator[AgentEvent]:
-    yield MessageAdded(one.text, list(map(as_fields, one.attachments)) or None)
+def _of_words(one: Message, _: float) -> Iterator[events.AgentEvent]:
+    yield events.MessageAdded(one.text, list(map(as_fields, one.attachments)) or None)
 
 
-EVENTS: Mapping[Role, Callable[[Message, float], Iterator[AgentEvent]]] = {
+EVENTS: Mapping[Role, Callable[[Message, float], Iterator[events.AgentEvent]]] = {
     "assistant": _of_reply,
     "tool": _of_result,
     "user": _of_words,
@@ -237,7 +233,3 @@ def _digest(entries: Sequence[Entry]) -> str:
     for entry in entries:  # one by one: others have their turn
         digest.update(json.dumps(entry.item).encode())
     return digest.hexdigest()
-
-
-def _ignore(_: int, message: Message) -> None:
-    """Keep nothing yet: which run a message is of is known when all of them are there."""

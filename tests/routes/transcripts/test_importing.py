@@ -57,6 +57,7 @@ async def test_what_a_program_has_written_goes_on_here(tmp_path: Path, kind: str
         assert [one["id"] for one in listed] == [session]
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_transcript_that_has_grown_goes_on_where_it_was(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["Mine."])) as served:
         first = lines(claude("user", "One"), claude("assistant", [{"type": "text", "text": "1"}]))
@@ -114,6 +115,8 @@ async def test_calls_that_were_cut_off_become_a_valid_history(tmp_path: Path) ->
         assert (await messages(served, other))[-1]["text"] == "late"
         assert (await served.chat("Go on", session=session))[-1]["reason"] == "answered"
         assert len(model.requests) == 1
+        for asked in (f"/runs/{run['run']}/replay", f"/runs/{run['run']}/undo"):
+            assert (await served.client.post(asked)).status_code < 500
         fork = await served.client.post(f"/runs/{run['run']}/fork", json={"at": 3})
         assert fork.status_code == 409 and "imported" in fork.text
 
@@ -151,6 +154,7 @@ async def test_sub_agents_summaries_titles_and_pictures_of_results(tmp_path: Pat
         assert [one["call"] for one in of_kind(log["events"], "image")] == ["c1"]
 
 
+@pytest.mark.usefixtures("database")
 async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         bad = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "bm8gcGljdHVyZQ=="}}
@@ -159,7 +163,7 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
             served,
             "claude",
             lines(
-                claude("user", "Half a \ud83d character, and \0"),
+                claude("user", "Half a \ud83d character, and \0", sessionId="s\0\ud83d" * 999),
                 '{"type": "user", "message": {"ro',
                 "7",
                 "",
