@@ -69,7 +69,7 @@ class Session:
         self._later(self._show_commands())  # behind the answer, which names the session
 
     def options(self) -> Json:
-        """What a person may choose, as the newer and as the older field of the protocol."""
+        """Choices of a person with their values now, as the newer and as the older field of the protocol."""
         modes = [mode for mode in ORDER if mode != "auto" or self._standing.about.get("role") == "admin"]
         keys = {mode: "composer.plan.hint" if mode == PLAN else f"terminal.approve.{mode}" for mode in modes}
         named = [{"name": mode, "description": text(keys[mode])} for mode in modes]

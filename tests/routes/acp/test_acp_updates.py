@@ -90,7 +90,7 @@ def test_every_reason_of_a_run_has_a_stop_reason_and_words() -> None:
         for one in row.split(" · ")
     }
     reasons = {one.strip("`") for one in reasons}
-    assert len(reasons) > 10 and STOP_REASONS.keys() <= reasons and SAYS_ITSELF <= reasons
+    assert len(reasons) > 10 and STOP_REASONS.keys() <= reasons and reasons >= SAYS_ITSELF
     assert set(STOP_REASONS.values()) <= set(get_args(StopReason))
     assert {f"run.ended.{one}" for one in reasons - SAYS_ITSELF} <= table(ENGLISH).keys()
 
@@ -119,7 +119,7 @@ BAD = [
     b"[" * 100_000,
     b'"\xff"',
     b'{"jsonrpc": "2.0", "id": 99, "result": {}}',
-    b'{"jsonrpc": "2.0", "id": 6, "method": "initialize", "params": {"protocolVersion": 99, "_meta": {"x": "\\ud800"}}}',
+    b'{"jsonrpc": "2.0", "id": 6, "method": "initialize", "params": {"protocolVersion": 9, "_meta": {"x": "\\ud800"}}}',
 ]
 
 
