@@ -71,8 +71,8 @@ from routes.http.administration import (
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
-from routes.http.library import compaction, folders, shared, shares
-from routes.http.mcp import offers, servers
+from routes.http.library import compaction, folders, shared, shares, transcripts
+from routes.http.mcp import apps, offers, servers
 from routes.http.notifications import decision_page, push, webhooks
 from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
 from routes.http.serving import handlers as served_models
@@ -80,14 +80,16 @@ from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
 from routes.lanes.anthropic_messages import counting
 from routes.lanes.attendance import Attendance
-from routes.lanes.catalogue import LANES
+from routes.lanes.catalogue import COMPACT, LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
 from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
+from routes.mcp_server import handlers as mcp_server
 from routes.openapi import handler as openapi
+from routes.page.apps_origin import AppsOrigin
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
 from routes.protocol.http_metrics import count_answer
@@ -107,7 +109,7 @@ UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but
 # In the order in which they are tried.
 ROUTES = (
     *chat.ROUTES,
-    *lane_routes(LANES),
+    *lane_routes([*LANES, COMPACT]),
     *page.ROUTES,
     *feed.ROUTES,
     *runs.ROUTES,
@@ -116,6 +118,7 @@ ROUTES = (
     *run_forks.ROUTES,
     *approvals.ROUTES,
     *outputs.ROUTES,
+    *apps.ROUTES,
     *audit.ROUTES,
     *usage.ROUTES,
     *pause.ROUTES,
@@ -124,6 +127,7 @@ ROUTES = (
     *compaction.ROUTES,
     *folders.ROUTES,
     *shares.ROUTES,
+    *transcripts.ROUTES,
     *shared.ROUTES,
     *session_log.ROUTES,
     *grants.ROUTES,
@@ -146,6 +150,7 @@ ROUTES = (
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path
     *servers.ROUTES,
+    *mcp_server.ROUTES,
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
@@ -202,6 +207,8 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     observe = partial(count_answer, services.metrics)
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=observe), access]
     layers += forwarding(services, answer)
+    if settings.apps_origin:
+        layers.insert(0, Middleware(AppsOrigin, origin=settings.apps_origin, pages=page_origins(settings)))
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     services.own_routes.serve(server)
@@ -209,6 +216,14 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     server.state.seen = Seen()
     server.state.attendance = Attendance()
     return server
+
+
+def page_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins at which browsers open the page."""
+    if settings.public_url:
+        return ("{0.scheme}://{0.netloc}".format(urlsplit(settings.public_url)),)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return tuple(f"http://{name}:{settings.port}" for name in dict.fromkeys(("localhost", "127.0.0.1", "[::1]", shown)))
 
 
 def serve(loaded: Loaded) -> int:
@@ -358,5 +373,6 @@ class _Server(uvicorn.Server):
         await runs.close()  # at once, if there was a second signal
         for task in waiting:
             task.cancel()
+        await self._services.mcp_server.aclose()  # with its streams
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, RemoteTask, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -93,7 +93,11 @@ class Context(Struct, frozen=True):
     knowledge: KnowledgeAccess | None = None  # None where no folder is searched
     helpers: HelperAccess | None = None  # None where they are switched off
     sessions: SessionAccess | None = None  # the same
+    task: RemoteTask | None = None  # that the call had become at an earlier server
+    keep_task: Callable[[RemoteTask], Awaitable[None]] | None = None  # until it is durable
+    goes_on: Callable[[], bool] = bool  # True if the next server goes on with the call that ends here
     result_characters: int = 20_000  # of a result that the model gets, at most
+    of_app: bool = False  # an app made the call: it gets the whole result, and no other app shows it
 
 
 Run = Callable[[Arguments, Context], AsyncGenerator[Progress | Result, None]]
@@ -139,6 +143,10 @@ def binds_nothing(_: Arguments, __: Path) -> str:
     return ""
 
 
+READ_SKILL = "read_skill"
+SKILL_REQUEST = "skills/get"  # the own name of the host's tool for the skills of an MCP server
+MODEL, APP = "model", "app"  # who sees a tool: models, and the apps of its own server (MCP Apps)
+BOTH = (MODEL, APP)
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
 NO_COLUMNS: Mapping[str, Column] = MappingProxyType({})
 
@@ -157,7 +165,7 @@ class Tool(Struct, frozen=True):
     with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
     its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
     (a document, a memory, a run), so that one whose outcome is lost is not made again. `local_time`: its argument
-    `time_zone`, if it is left out, is that of the person.
+    `time_zone`, if it is left out, is that of the person. `visibility`: who may call it.
     """
 
     name: str
@@ -184,6 +192,7 @@ class Tool(Struct, frozen=True):
     keeps: bool = False
     local_time: bool = False
     columns: Mapping[str, Column] = NO_COLUMNS
+    visibility: tuple[str, ...] = BOTH
 
     @property
     def may_repeat(self) -> bool:
@@ -197,9 +206,19 @@ class Tool(Struct, frozen=True):
 
     plans: bool = False
 
+    @property
+    def skills(self) -> str:
+        """The prefix of the names of the MCP skills that it reads. Such a tool is not listed: `read_skill` is."""
+        return skill_prefix(self.name) if self.origin and self.origin.tool == SKILL_REQUEST else ""
+
     def with_paths(self, arguments: Arguments, workspace: Path) -> Arguments:
         """Return the arguments that `run` gets. Raises ToolFailed for a path outside of the workspace."""
         return arguments | {name: use(workspace, arguments.get(name, "")) for name, use in self.paths.items()}
+
+
+def skill_prefix(tool: str) -> str:
+    """Return what the names of the skills begin with that a server's tool for them reads: its server's name."""
+    return tool.removeprefix("mcp__").removesuffix("__skills") + "/"
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
 
-from app.core.settings_fields import seconds, setting, whole, words
+from app.core.settings_fields import seconds, setting, web_address, whole, words
 
 Limit = Literal["runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day", "cost_per_month"]
 
@@ -36,12 +37,26 @@ class ConnectionSettings(BaseModel, defer_build=True):
         f"a table such as {{tokens_per_month = 100000}}, with {', '.join(get_args(Limit))}",
     )
     max_members: int = whole(1000, 0, 10**6, "members of one bot's chats that are remembered; 0 takes no new ones")
+    apps_origin: str | None = setting(
+        None,
+        "an origin that leads to this server under another host, where apps of MCP servers have an origin of their own "
+        "(default: they have none)",
+        "an http or https URL without a path, such as https://apps.example.org",
+    )
     drain_delay_s: float = seconds(
         0.0,
         "time for which a server that was stopped still serves, so that load balancers that ask /readyz turn to others",
         low=0,
         high=600,
     )
+
+    @field_validator("apps_origin")
+    @classmethod
+    def _origin(cls, value: str | None) -> str | None:
+        origin = web_address(value) if value else None
+        if origin and origin != "{0.scheme}://{0.netloc}".format(urlsplit(origin)):
+            raise ValueError("has a path")
+        return origin and origin.lower()
 
     @field_validator("guest_budget")
     @classmethod
@@ -56,3 +71,11 @@ class ConnectionSettings(BaseModel, defer_build=True):
         for one in value:
             ip_network(one)  # raises ValueError
         return value
+
+
+def apps_origin_problems(settings: ConnectionSettings, host: str, public_url: str | None) -> Iterator[str]:
+    """Yield why the origin of apps is none of their own: cookies of a host know no ports."""
+    name = urlsplit(settings.apps_origin or "").hostname
+    own = {host.strip("[]").lower(), "localhost", "127.0.0.1", "::1", urlsplit(public_url or "").hostname}
+    if name and name in own:
+        yield f"apps_origin has the host of the page ({name}): apps would share its origin or its cookies. Use another."

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from app.config.connection_settings import ConnectionSettings
+from app.config.connection_settings import ConnectionSettings, apps_origin_problems
 from app.config.display import wrong_values
 from app.config.label_settings import LabelSettings, label_problems
 from app.config.memory_settings import KnowledgeSettings, MemorySettings, knowledge_problems, memory_problems
@@ -282,6 +282,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += hook_problems(settings, environ)
     problems += monitoring_problems(settings)
     problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
+    problems += apps_origin_problems(settings, settings.host, settings.public_url)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

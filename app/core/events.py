@@ -28,7 +28,8 @@ class RunStarted(Struct, frozen=True):
     `limits` holds `max_rounds`, `max_calls`, `max_tokens`, `time_limit_s`, `tool_time_limit_s`, `approval`, `sandbox`,
     `when_absent` where it is `deny`, and `terminal`, the columns and rows of its commands' terminals (`120x40`); limits
     that do not apply are left out. `profiles` are those in force, each with `name`, `version` and the `source` that
-    named it (`token`, `session` or `request`).
+    named it (`token`, `session` or `request`). `source` is there if the run is one call that no model makes: of a
+    client of the MCP server (`mcp`), or of an MCP app (`app`).
     """
 
     type: ClassVar[str] = "run.started"
@@ -38,6 +39,7 @@ class RunStarted(Struct, frozen=True):
     tools: list[str]
     limits: dict[str, float | str]
     profiles: list[dict[str, str]] | None = None
+    source: str | None = None
 
 
 class RoundStarted(Struct, frozen=True):
@@ -125,12 +127,31 @@ class ToolProgress(Struct, frozen=True):
     asks: bool | None = None
 
 
+class ToolTask(Struct, frozen=True):
+    """A call goes on at its MCP `server` as the `task` of this id: one event at first, and one with each new `status`.
+
+    `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
+    `poll_s` how often the server asks to be polled, `ttl_s` how long it keeps the task.
+    """
+
+    type: ClassVar[str] = "tool.task"
+    call: str
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
     `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
     A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
-    `text` that is for the model alone: people are shown what is before it.
+    `text` that is for the model alone: people are shown what is before it. `structured` is the same as JSON, if no
+    model has made the call and the tool gives it.
     """
 
     type: ClassVar[str] = "tool.finished"
@@ -143,6 +164,27 @@ class ToolFinished(Struct, frozen=True):
     lines: int | None = None
     bytes: int | None = None
     advice: str | None = None
+    structured: Any = None
+
+
+class ToolApp(Struct, frozen=True):
+    """An app of an MCP server shows the result of a call, which `tool.finished` has before it.
+
+    `file` and `result` are files of the session (`GET /sessions/{id}/files/{sha256}`): the page as it was then, and the
+    whole result as JSON. `csp` are the domains that it may use (`connectDomains`, `resourceDomains`, `frameDomains`,
+    `baseUriDomains`), `permissions` the devices, as an admin has allowed them. `border` is its wish.
+    """
+
+    type: ClassVar[str] = "tool.app"
+    call: str
+    name: str
+    server: str
+    uri: str
+    file: str
+    result: str
+    csp: dict[str, list[str]]
+    permissions: list[str]
+    border: bool | None = None
 
 
 class ToolRejected(Struct, frozen=True):
@@ -237,9 +279,9 @@ class ApprovalRequired(Struct, frozen=True):
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `acp`,
-    `api`, `responses`, `ag-ui`, `ui-messages` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set if the
-    person changed them, `note` if one was given.
+    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `acp`, `api`,
+    `responses`, `ag-ui`, `ui-messages`, `mcp` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set
+    if the person changed them, `note` if one was given.
     """
 
     type: ClassVar[str] = "approval.resolved"
@@ -404,7 +446,9 @@ AgentEvent = (
     | ToolDelta
     | ToolStarted
     | ToolProgress
+    | ToolTask
     | ToolFinished
+    | ToolApp
     | ToolRejected
     | ToolHanded
     | FileChanged

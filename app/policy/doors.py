@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Door = Literal["page", "push", "terminal", "acp", "api", "responses", "ag-ui", "ui-messages", "link"]
+Door = Literal["page", "push", "terminal", "acp", "api", "responses", "ag-ui", "ui-messages", "mcp", "link"]
 ClientDoor = Literal["page", "push", "terminal", "acp", "api"]
 """Those that a client names itself: all of them send `POST /runs/{run}/approvals/{call}`."""
 
@@ -18,6 +18,7 @@ DOORS: Mapping[str, str] = {
     "responses": "over Responses",
     "ag-ui": "over AG-UI",
     "ui-messages": "over the AI SDK",
+    "mcp": "over MCP",
     "link": "by link",
 }
 

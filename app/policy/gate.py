@@ -14,6 +14,7 @@ from dataclasses import replace  # noqa: TID251
 
 from msgspec import Struct, structs
 
+from app.core.rules import WhenAbsent
 from app.policy.classification import NO_RULES, Classification
 from app.policy.decision_table import decided
 from app.policy.gate_rows import GATE_ROWS, AccessRequest
@@ -85,7 +86,8 @@ class Gate(Struct):
             policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
             held = policy.grants or policy.permissions
             rights = None if held else (self.principal, policy, self.classification.version)
-            self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
+            offered = tools.part(lambda one: not (one.skills or isinstance(self.decide(one), Refuse)), rights)
+            self._offered = tools, rules, offered
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:
@@ -136,6 +138,10 @@ class Gate(Struct):
         """Let only reading tools run, as in the run that this one helps."""
         self.policy = replace(self.policy, planning=True)
 
+    def refuse_questions(self) -> None:
+        """Refuse the calls that would wait for a person: there is none who can decide."""
+        self.policy = replace(self.policy, when_absent=WhenAbsent.DENY)
+
     def act(self) -> None:
         """End the planning: the person has accepted the plan."""
         self.policy = replace(self.policy, planning=False)
@@ -147,6 +153,11 @@ class Gate(Struct):
     def limit_by_labels(self, limits: LabelLimits) -> None:
         """Set the limits that the labels of the conversation set."""
         self.policy = replace(self.policy, labels=limits)
+
+    def serve_app(self) -> None:
+        """Decide on a call of an app, whose words are untrusted."""
+        self.policy = replace(self.policy, of_app=True)
+        self.taint()
 
     def taint(self) -> None:
         self.policy = replace(self.policy, tainted=self.watches_taint)

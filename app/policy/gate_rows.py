@@ -24,7 +24,7 @@ from parsing import Arguments
 from tools.base.rights import CLIENT_TOOLS, OutboundEffect, Risk, Role, names_match
 from tools.builtin.outbound_effects import shown
 from tools.shell_policy.plain_commands import allowed, reads
-from tools.tool import Tool, nothing_known
+from tools.tool import APP, MODEL, Tool, nothing_known
 from tools.toolbox import Allow, Ask, Decision, Refuse
 from tools.web.egress import hosts_wanted
 
@@ -137,6 +137,13 @@ def _plan(request: AccessRequest, _: Decision | None) -> Decision | None:
     if tool.plans and not planning:
         return Refuse(f"{tool.name} is for runs that plan first (mode: plan).")
     return None
+
+
+def _app(request: AccessRequest, _: Decision | None) -> Decision | None:
+    tool = request.tool
+    if (APP if request.policy.of_app else MODEL) in tool.visibility and (tool.origin or not request.policy.of_app):
+        return None
+    return Refuse(f"{tool.name} is not for {'apps' if request.policy.of_app else 'models'}.")
 
 
 def _read_only(request: AccessRequest, _: Decision | None) -> Decision | None:
@@ -290,6 +297,9 @@ RIGHTS: Rows = (
     DecisionRow("token", "refuses", "of a tool that the token leaves out or disables", _token),
     DecisionRow("profile", "refuses", "of a tool that a profile of the run leaves out", _profile),
     DecisionRow("session", "refuses", "of a tool that is disabled in the session", _session),
+    DecisionRow(
+        "app", "refuses", "of a tool that is for apps alone, or, made by an app, of one that is not for it", _app
+    ),
     DecisionRow("read_only", "refuses", "that does more than read in a read-only conversation", _read_only),
     DecisionRow("plan", "refuses", "that does more than read in a run that plans first", _plan),
     DecisionRow("person", "refuses", "of a tool that asks the person, in a run that nobody answers", _person),

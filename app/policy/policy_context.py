@@ -46,7 +46,7 @@ class PolicyContext:
     person has accepted the plan. `narrowing` is that of the run's profiles, `rules` are the operator's, on arguments.
     `weighs`: values that are the person's own decide, by the `evidence` that comes with the conversation.
     `permissions` are those of the principal; `used_up` are ids of any whose uses are gone, each with the day.
-    `secrets` are those that calls may go with.
+    `secrets` are those that calls may go with. `of_app`: an app of an MCP server makes the call, and no model.
     """
 
     mode: ApprovalMode = ApprovalMode.SANDBOXED
@@ -60,6 +60,7 @@ class PolicyContext:
     grants: tuple[Grant, ...] = ()
     when_absent: WhenAbsent = WhenAbsent.WAIT
     planning: bool = False
+    of_app: bool = False
     narrowing: ToolNarrowing = ALL_TOOLS
     labels: LabelLimits = NO_LIMITS
     rules: OperatorRules = NO_OPERATOR_RULES

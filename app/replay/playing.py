@@ -55,6 +55,7 @@ from app.replay.words import call_in_words
 from app.replay.world import LONGEST_S, ReplayedLedger, Stage, messages_of, options_of, principal_of, settings_of
 from app.runs.agent import Agent
 from app.runs.delegation.shared_limits import SharedLimits
+from app.runs.direct_call import direct_agent
 from app.runs.recording import parts
 from app.runs.recording.recorder import RunRecorder
 from app.runs.recording.stand_ins import MadeUp, StandIns
@@ -63,6 +64,7 @@ from app.runs.session_queue import SessionQueue
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed, InboxFull
+from app.transcript.run_request import direct_call_of
 from parsing import Arguments
 
 CODE = (LETTERS * 2)[:LENGTH]  # of the canary
@@ -174,7 +176,7 @@ class Replay:
         )
         task = ReplayTask(
             row=row,
-            agent=stage.agent(),
+            agent=direct_agent(stage.agent(), call) if (call := direct_call_of(row)) else stage.agent(),
             store=NO_STORE,
             journal=ReplayWriter(self._redactor, documents=stage.settings.documents),
             line=SessionQueue(),

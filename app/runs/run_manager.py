@@ -31,6 +31,7 @@ from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
+from app.runs.direct_call import direct_agent
 from app.runs.recovery.left_off import SUSPENDED, LeftOff
 from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
@@ -162,6 +163,8 @@ class RunManager:
 
     async def _start_in(self, agent: Agent, principal: Principal, turn: RunRequest) -> RunRow:
         self._may_begin()
+        if turn.call:
+            agent = direct_agent(agent, turn.call)
         await self._lost.keep_all()
         if limited := turn.asked or turn.budgeted:
             await self.ledger.check(principal, agent.budgets())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 from weakref import ref
 
 from msgspec import Struct, field
@@ -42,8 +43,8 @@ class RunScope(Struct, kw_only=True, weakref=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
 
     `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
-    stands still. `given` are texts of the operator and of the person, whose values are their own. What is None is
-    switched off.
+    stands still. The results of a run that `is_direct` are for programs, too. `given` are texts of the operator and of
+    the person, whose values are their own. What is None is switched off.
     """
 
     toolbox: Toolbox
@@ -74,6 +75,8 @@ class RunScope(Struct, kw_only=True, weakref=True):
     hooks: RunHooks | None = None
     secrets: Secrets | None = None
     recorder: RunRecorder | None = None
+    is_direct: bool = False
+    app_results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by call, for the app that made it
 
     def find_tools(self) -> Callable[[str], Tool | None]:
         """Return the look-up of tools by their names, for what this scope holds: it does not hold the scope."""

@@ -36,6 +36,7 @@ from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_cal
 from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
+from app.storage.apps import AppContextRead, AppState
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
@@ -53,6 +54,7 @@ SHORTEST_LOOK_S = 1.0  # between two looks at the time of a run that waits for a
 SPOKEN = frozenset({"deadline", "budget"})
 UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. They are left out."
 MOST_NAMED = 5
+APP_CONTEXT = "The app has given the model data for this turn. They are untrusted."
 BROKEN = "Internal error (see the server log). You can continue the session."
 
 
@@ -152,6 +154,8 @@ class RunTask:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
         if self.task and not self.stopping:
             self.stopping = why
+            if self.conversation:
+                self.conversation.goes_on = why in (SUSPENDED, ABANDONED)
             self.task.cancel()
 
     async def drive(self) -> None:
@@ -224,14 +228,16 @@ class RunTask:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if (marks := self.agent.scope.marks) is not None:
             self.turn = await marks.enter(conversation, self.turn)
-        if not self.left:  # else it is as it was, with calls to answer
+        if self.turn and self.turn.of_app:
+            conversation.keep_nothing()
+        elif not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
             results = self.turn.results if self.turn else ()
             is_new = self.begins_session
             earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
             news = await news_of(self.agent.scope.documents, self.row.session)
             beside = await self._recalled()
-            self._begin(conversation, state.orphaned, earlier, undone=await self._undone(), news=news, beside=beside)
+            self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
         tainted = any(message.untrusted for message in conversation.messages)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
@@ -276,10 +282,17 @@ class RunTask:
         with self.agent.totals.times.step(RECALL):
             return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
+    def _read_apps(self, conversation: Conversation, contexts: Sequence[AppState]) -> None:
+        """Put what apps have given the model since the last turn into the history, as untrusted data."""
+        for row in contexts:
+            conversation.append(Message("user", row.context, untrusted=True, sender="client"))
+            self.log.put(AppContextRead(row.run, row.call, row.context))
+            self.log.add(Notice("app_context", APP_CONTEXT))
+
     def _begin(
         self,
         conversation: Conversation,
-        orphaned: Sequence[InboxRow],
+        state: SessionState,
         earlier: EarlierCalls,
         *,
         undone: Message | None,
@@ -296,7 +309,9 @@ class RunTask:
             self.log.add(Notice("undone", UNDONE_NOTICE))
         if news:
             news.enter(conversation)
-        for row in orphaned:
+        if turn and turn.asked and not turn.call:
+            self._read_apps(conversation, state.contexts)
+        for row in state.orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it
             self.log.put(InboxTaken(row.run))

@@ -16,7 +16,7 @@ from app.budget.run_budget import RunBudget, ToolTime
 from app.checkpoints.call_changes import CallEvents
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.attachments import File
-from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
+from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted, ToolTask
 from app.core.messages import AskedCall
 from app.documents.call_documents import CallDocuments
 from app.memory.call_memory import CallMemory
@@ -28,7 +28,8 @@ from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
 from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
-from tools.base.outcome import Progress, Result
+from tools.base.access import RemoteTask
+from tools.base.outcome import App, Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
 from tools.process.process_tree import run_shielded
@@ -54,6 +55,7 @@ class Outcome(Struct, frozen=True):
     untrusted: bool
     written: str | None = None
     pictures: Sequence[File] = ()
+    app: App | None = None
 
 
 class Siblings(Struct):
@@ -193,6 +195,7 @@ class ToolCall(Struct, frozen=True):
             duration_s=duration_s,
             exit_code=result.exit_code,
             advice=result.advice or None,
+            structured=result.structured if self.scope.is_direct else None,
         )
         if output and output.bytes > self.scope.results.characters:
             finished = replace(finished, lines=output.lines, bytes=output.bytes)
@@ -200,7 +203,7 @@ class ToolCall(Struct, frozen=True):
         untrusted = result.untrusted or (tool is not None and tool.untrusted)
         if self.scope.labels and result.labels:
             self.scope.labels.state(call, result.labels)
-        return Outcome(finished, untrusted, raw_of(output), [file_of(data) for data in result.pictures])
+        return Outcome(finished, untrusted, raw_of(output), [file_of(data) for data in result.pictures], result.app)
 
     def _context(self, running: ToolTime, call: str) -> Context:
         scope = self.scope
@@ -231,7 +234,11 @@ class ToolCall(Struct, frozen=True):
             knowledge=scope.knowledge,
             helpers=helpers,
             sessions=sessions,
+            task=self.conversation.logged_tasks.get(call),
+            keep_task=partial(self._keep_task, call),
+            goes_on=lambda: self.conversation.goes_on,
             result_characters=scope.results.characters,
+            of_app=scope.gate.policy.of_app,
         )
 
     async def _with_secrets(self, context: Context, call: AskedCall, tool: Tool | None) -> Context:
@@ -250,6 +257,10 @@ class ToolCall(Struct, frozen=True):
         for right in rights:
             self.conversation.record(SecretUsed(right.name, time.time()))
         return replace(context, secrets=secrets)
+
+    async def _keep_task(self, call: str, task: RemoteTask) -> None:
+        self.conversation.log_event(ToolTask(call, **asdict(task)))
+        await self.conversation.stored()
 
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))

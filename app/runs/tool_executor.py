@@ -45,6 +45,7 @@ from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.policy.secret_rights import SecretRight, bound_to, in_words
 from app.redaction.output_chunks import redacted_output
+from app.runs.app_events import app_events
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
 from app.runs.run_scope import RunScope
@@ -445,7 +446,7 @@ class ToolExecutor(Struct):
         finished = self.scope.guards.plain(finished)
         withheld = denial is not None or finished.text == WITHHELD
         if withheld:
-            finished = replace(finished, advice=advice_of(finished.text) or None)
+            finished = replace(finished, advice=advice_of(finished.text) or None, structured=None)
         else:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         if marks and untrusted:
@@ -454,7 +455,8 @@ class ToolExecutor(Struct):
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         images = (image_event(one, call.id) for one in pictures)
-        await context.emit_all((*screened, *images, finished, *self.scope.guards.news(conversation)))
+        shown_by = [] if withheld or outcome.app is None else await app_events(call, outcome.app, context, self.scope)
+        await context.emit_all((*screened, *images, finished, *shown_by, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""
@@ -469,4 +471,6 @@ class ToolExecutor(Struct):
         readable = not isinstance(self.scope.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         text, advice = self.scope.results.shown(whole, call, readable=readable)
         advice = advice or conversation.redactor.redact(finished.advice or "")
-        return whole, self.scope.guards.plain(replace(finished, text=text, advice=advice or None))
+        structured = conversation.redactor.redact_value(finished.structured) if text == whole else None
+        finished = replace(finished, text=text, advice=advice or None, structured=structured)
+        return whole, self.scope.guards.plain(finished)

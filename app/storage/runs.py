@@ -161,7 +161,7 @@ class RunStore(ChangeWriter, Protocol):
         """The last events of this type in the runs of a session, in their order; of types that are not packed."""
 
     async def call_events(self, run: str, call: str) -> list[EventRow]:
-        """Events of one call: started, finished or rejected."""
+        """Events of one call: started, finished or rejected, and shown by an app."""
 
     async def bulky_runs(self, ended_before: float, limit: int) -> list[str]:
         """Runs that ended before that time and whose deltas have not been joined."""

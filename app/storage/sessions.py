@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from app.core.messages import Message
 from app.storage.approvals import GrantRow
+from app.storage.apps import AppState
 from app.storage.changes import Change, ChangeWriter
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
@@ -132,13 +133,14 @@ class SessionState(Struct, frozen=True):
     """The state of a session when its next run starts; empty for a new session.
 
     `orphaned` are messages for runs that ended before they could add them to the history, `disabled` patterns of
-    tools that are disabled in the session.
+    tools that are disabled in the session, `contexts` those of apps that no turn has read.
     """
 
     messages: list[Message] = field(default_factory=list)
     orphaned: Sequence[InboxRow] = ()
     disabled: Sequence[str] = ()
     grants: Sequence[GrantRow] = ()
+    contexts: Sequence[AppState] = ()
 
 
 class SessionStore(ChangeWriter, Protocol):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 
 from app.core.attachments import File
 from app.core.events import Notice
@@ -31,7 +31,9 @@ CARRIES = "carries"  # its request had more than a message, which only the histo
 LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
+IMPORTED = "imported"  # its log is made of a transcript of another program: nothing of it has happened here
 SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
+CALL = "call"  # that is all of it
 TIME_LIMIT_S = 7200.0
 
 
@@ -84,6 +86,14 @@ class CallResult(Struct, frozen=True):
     text: str
 
 
+class DirectCall(Struct, frozen=True):
+    """A call that no model makes: a client of our MCP server (`mcp`) or an MCP app (`app`) does."""
+
+    name: str
+    arguments: dict[str, Any]
+    source: Literal["mcp", "app"]
+
+
 class ParentRun(Struct, frozen=True):
     """The run whose call delegates another one; `depth` is that of the helper, 1 for those of a person's run."""
 
@@ -132,6 +142,12 @@ def is_open_to(row: RunRow | ScheduleRow | TriggerRow, principal: Principal) -> 
     return row.principal == principal.name and (not principal.is_linked or speaker_of(row) == principal.member)
 
 
+def direct_call_of(row: RunRow) -> DirectCall | None:
+    """Return the call that is all of a run; None for a run of a model."""
+    call = json.loads(row.policy).get(CALL) if CALL in row.policy else None
+    return convert(call, DirectCall) if call else None
+
+
 def names_behind(row: RunRow) -> set[str]:
     """Return the principal of a run, and the member and the token that speak for it."""
     member = speaker_of(row)
@@ -162,6 +178,7 @@ class RunRequest(Struct, frozen=True):
     `conversation`: the session is the one of this key of the client's, which a new one gets.
     `subject` is what the title of a new session is made of, where that is not the message.
     `modes` are those of the conversation that a new session goes on from.
+    `call` is all that the run does: no model is asked (`app.runs.direct_call`).
     `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
     where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
     """
@@ -197,10 +214,16 @@ class RunRequest(Struct, frozen=True):
     conversation: str = ""
     subject: str = ""
     modes: Mapping[str, Any] = field(default_factory=dict)
+    call: DirectCall | None = None
 
     @property
     def has_message(self) -> bool:
         return bool(self.message.strip() or self.files)
+
+    @property
+    def of_app(self) -> bool:
+        """Return True for a call of an app, which is beside the conversation."""
+        return self.call is not None and self.call.source == "app"
 
     @property
     def stored_policy(self) -> str:
@@ -208,11 +231,13 @@ class RunRequest(Struct, frozen=True):
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}
         marks |= {HELPER: self.helper_of is not None, SENT_BY: bool(self.sent_by), TIED: self.tied}
         marks |= {CARRIES: bool(self.results or self.history), KNOWN: self.known}
-        true: dict[str, bool | str | list[str]] = {name: True for name, value in marks.items() if value}
+        true: dict[str, Any] = {name: True for name, value in marks.items() if value}
         if self.traceparent:
             true[TRACEPARENT] = self.traceparent
         if self.labels:
             true[LABELS] = list(self.labels)
+        if self.call:
+            true[CALL] = to_builtins(self.call)
         return json.dumps(json.loads(self.policy) | true) if true else self.policy
 
     @property

@@ -19,7 +19,8 @@ SHARED = "shared page"  # by client
 WRONG_LINKS = "wrong link"  # by client
 WRONG_CODES = "wrong member code"  # by the token that sends them, and by the member
 PROVIDER_SIGN_INS = "provider sign-in"  # by client
-KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, WRONG_CODES, PROVIDER_SIGN_INS)
+APPS = "request of an app"  # by call
+KINDS = (REQUESTS, WRONG, WRONG_DELIVERIES, DELIVERIES, SHARED, WRONG_LINKS, WRONG_CODES, PROVIDER_SIGN_INS, APPS)
 Limits = Callable[[Principal], Budget]
 
 

@@ -60,6 +60,12 @@ EDITOR = """{
 }
 """
 ZED = EDITOR.replace('"command"', '"type": "custom",\n      "command"')
+MCP_ENTRY = """{
+  "mcpServers": {
+    "dragoman": {"command": "dragoman", "args": ["mcp", "serve", "--server", "{url}"]}
+  }
+}
+"""
 PROGRAMS = (
     Program("zed", "Zed", "json", ZED, path="~/.config/zed/settings.json", start="zed .\n"),
     Program("jetbrains", "JetBrains' AI Assistant", "json", EDITOR, path="~/.jetbrains/acp.json", start="idea .\n"),
@@ -288,5 +294,20 @@ const { newMessages } = await agent.runAgent({ forwardedProps: { model: "{model}
 console.log(newMessages.at(-1).content);
 """,
         lead="In JavaScript:",
+    ),
+    Program("mcp-claude", "Claude Code", "json", MCP_ENTRY, path="~/.claude.json", start="claude\n"),
+    Program("mcp-cursor", "Cursor", "json", MCP_ENTRY, path="~/.cursor/mcp.json"),
+    Program(
+        "mcp-codex",
+        "Codex",
+        "toml",
+        """
+[mcp_servers.dragoman]
+command = "dragoman"
+args = ["mcp", "serve", "--server", "{url}"]
+env_vars = ["DRAGOMAN_TOKEN"]
+""",
+        path="~/.codex/config.toml",
+        start="codex\n",
     ),
 )

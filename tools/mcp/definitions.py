@@ -15,6 +15,7 @@ from tools.base.permit import canonical
 from tools.base.rights import Hints
 from tools.base.schemas import schema_error
 from tools.base.texts import shortened
+from tools.tool import BOTH
 
 MAX_TOOLS = 500
 MAX_TEXT = 4_000  # characters of a description
@@ -26,6 +27,8 @@ _MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")  # as the fields of Hints
+PAGES = "ui://"  # the addresses of pages that are shown with results, see `tools.mcp.apps`
+MAX_PAGE_URI = 1_000
 
 
 class UnusableDefinition(Exception):
@@ -48,15 +51,29 @@ class Definition(Struct, frozen=True):
         stated = given if isinstance(given, dict) else {}
         return Hints(*(one if isinstance(one := stated.get(name), bool) else None for name in _HINTS))
 
+    @property
+    def page(self) -> str:
+        """The address of the page that is shown with results; empty without one."""
+        return str(self._ui.get("resourceUri", ""))
+
+    @property
+    def visibility(self) -> tuple[str, ...]:
+        return tuple(self._ui.get("visibility", BOTH))
+
+    @property
+    def _ui(self) -> Mapping[str, Any]:
+        ui: Mapping[str, Any] = self.pinned.get("_meta", {}).get("ui", {})
+        return ui
+
 
 def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
     """Build a definition from the server's data, or from a pin (`trusted`). Raises UnusableDefinition."""
     name = raw["name"]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME:
         raise UnusableDefinition(f"its name has more than {MAX_TOOL_NAME} characters, or none")
-    if (raw.get("execution") or {}).get("taskSupport") == "required":
-        raise UnusableDefinition("it works only as a task, which is not supported")
     pinned = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
+    if ui := _ui_of(raw.get("_meta")):
+        pinned["_meta"] = {"ui": ui}
     try:
         written = canonical(pinned)
         parameters = _parameters(raw.get("inputSchema"))
@@ -65,6 +82,20 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
     if not trusted and (fault := schema_error(parameters)) is not None:
         raise UnusableDefinition(f"its schema is wrong: {fault}")
     return Definition(name, pinned, sha256(written), _description(raw), parameters)
+
+
+def _ui_of(meta: object) -> dict[str, Any]:
+    """Return the page of a tool, and who sees the tool, where its definition says so."""
+    given = meta if isinstance(meta, dict) else {}
+    named = given.get("ui")
+    ui = named if isinstance(named, dict) else {}
+    uri, seen_by = ui.get("resourceUri", given.get("ui/resourceUri")), ui.get("visibility")
+    found: dict[str, Any] = {}
+    if isinstance(uri, str) and uri.startswith(PAGES) and len(uri) <= MAX_PAGE_URI and uri.isprintable():
+        found["resourceUri"] = uri
+    if isinstance(seen_by, list):
+        found["visibility"] = [one for one in BOTH if one in seen_by]
+    return found
 
 
 def sha256(text: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result
@@ -16,6 +16,7 @@ from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
 from tools.base.tasks import gather_all
 from tools.builtin.outbound_effects import call_sent
+from tools.mcp.app_calls import AppCall
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition, definition
 from tools.mcp.model import (
@@ -31,7 +32,7 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.offer_calls import OfferRequest, ResourceCall
+from tools.mcp.offer_calls import CALLS, OfferRequest
 from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
@@ -101,11 +102,19 @@ class Manager:
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
         server_name = server.config.name
-        run = self._running(server_name, one.name, ResourceCall if one is OFFER_TOOLS["resources"] else ServerCall)
+        run = self._running(server_name, one.name, CALLS.get(one.name, AppCall))
         leaves = partial(call_sent, server_name, one.name)
         origin = Origin(server_name, one.name, one.hints)
         return Tool(
-            name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, leaves=leaves, origin=origin
+            name,
+            one.description,
+            one.parameters,
+            Risk.ADMIN,
+            run,
+            untrusted=True,
+            leaves=leaves,
+            origin=origin,
+            visibility=one.visibility,
         )
 
     def _running(self, server_name: str, tool: str, call_of: type[ServerCall] = ServerCall) -> Run:
@@ -119,6 +128,11 @@ class Manager:
                     yield update
 
         return run
+
+    def definition(self, name: str, tool: str) -> Mapping[str, Any]:
+        """Return a listed tool as its server defines it; nothing for one that is not listed. Raises NoSuchServer."""
+        found = self._server(name).catalogue.listed.get(tool)
+        return found.pinned if found else {}
 
     def instructions(self) -> dict[str, str]:
         """Return the instructions of the enabled servers that have any, as they were accepted."""

@@ -54,6 +54,8 @@ class ServerConfig(Struct, frozen=True):
     from_api: bool = False  # added at run time: its URL must be public, or allowed by private_hosts
     trust: Trust | None = None  # as the file declares it
     tool_trust: Mapping[str, Trust] = field(default_factory=dict)  # the same by tool
+    app_domains: tuple[str, ...] = ()  # globs of origins that its apps may use, as the file allows them
+    app_permissions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # about fields that are ignored
     problem: str = ""
 

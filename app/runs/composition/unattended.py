@@ -20,6 +20,7 @@ from app.profiles.pinned import NOTHING
 from app.runs.agent import Agent
 from app.runs.composition.profiled_options import narrowing_of
 from app.runs.composition.refusals import UNFIT
+from app.runs.direct_call import direct_agent
 from app.runs.follow_up import LAST, ROUNDS, NoRoom, room_in
 from app.runs.run_factory import RunFactory
 from app.runs.run_options import RunOptions
@@ -32,6 +33,7 @@ from app.transcript.run_request import (
     IdempotencyKey,
     NotFound,
     RunRequest,
+    direct_call_of,
     has_mark,
     speaker_of,
 )
@@ -95,6 +97,8 @@ class UnattendedRuns(Struct, frozen=True):
         options = stored_options(row.policy)
         agent = await self._agent(principal, options, row.session)
         agent.scope.gate.takes_grants = not has_mark(row, SENT_BY)
+        if call := direct_call_of(row):
+            agent = direct_agent(agent, call)
         return agent, agent.time_limit_within(self.factory.limits(options).seconds)
 
     async def start_follow_up(self, job: Job, message: str) -> None:

@@ -20,6 +20,7 @@ from app.policy.secret_rights import SecretRight
 from app.storage.runs import RecordingRow
 from parsing.templates.probes import Probe
 from tools.base.rights import Approval, Column, Risk, Role
+from tools.tool import BOTH
 
 BEGIN, HISTORY, REQUEST, END, CUT, FRAMES = "begin", "history", "request", "end", "cut", "frames"  # kinds of rows
 LANE = "recorded_lane"  # in the policy of a run: the request of the lane that it came through
@@ -208,6 +209,7 @@ class ToolPart(Struct, omit_defaults=True):
     origin: tuple[str, str] | None = None
     columns: dict[str, Column] = {}
     destructive: bool = False
+    visibility: tuple[str, ...] = BOTH
 
 
 class PrincipalPart(Struct):

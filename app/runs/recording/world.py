@@ -101,4 +101,5 @@ def tool_part(tool: Tool) -> parts.ToolPart:
         origin=(tool.origin.server, tool.origin.tool) if tool.origin else None,
         columns=dict(tool.columns),
         destructive=bool(tool.origin and tool.origin.hints.destructive),
+        visibility=tool.visibility,
     )

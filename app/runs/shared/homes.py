@@ -70,7 +70,7 @@ async def begun_at(
             if refusal.name == NOT_HERE:
                 raise StoreFailed(MOVED.format(name=principal.name)) from refusal
             raise error_of(refusal) from refusal
-    if turn.results or turn.history or turn.files or turn.imported or turn.tied or turn.unlisted:
+    if turn.call or turn.results or turn.history or turn.files or turn.imported or turn.tied or turn.unlisted:
         raise HomeAway(home)
     return None
 

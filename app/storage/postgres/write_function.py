@@ -16,14 +16,14 @@ from typing import Any, get_args, get_type_hints
 
 from msgspec import Struct
 
-from app.core.events import FileChanged, ToolFinished, ToolHanded, ToolRejected, ToolStarted
+from app.core.events import FileChanged, ToolApp, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.storage.changes import Change
 from app.storage.postgres.translation import with_values
 from app.storage.runs import EventRow, RunRow
 from app.storage.sql.columns import Write
 from app.storage.usage import UsageAdded
 
-OF_CALLS = frozenset({one.type for one in (ToolHanded, ToolStarted, ToolFinished, ToolRejected, FileChanged)})
+OF_CALLS = frozenset({one.type for one in (ToolHanded, ToolStarted, ToolFinished, ToolApp, ToolRejected, FileChanged)})
 TYPES = {str: "text", int: "bigint", float: "double precision", bool: "boolean", bytes: "bytea"}
 TSVECTOR = "tsvector"
 HEAD = """

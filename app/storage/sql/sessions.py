@@ -27,6 +27,7 @@ from app.storage.sessions import (
     UntrustedMarksForgotten,
 )
 from app.storage.sql.approvals import GRANTS
+from app.storage.sql.apps import CONTEXTS
 from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 from app.storage.sql.runs import INBOX
@@ -148,13 +149,14 @@ class SqlSessions(Rows):
         return await self._rows(TEMPORARY, before)
 
     async def session_state(self, session: str) -> SessionState:
-        queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql)
-        messages, orphaned, disabled, grants = await self._each(*((query, (session,)) for query in queries))
+        queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql, CONTEXTS.sql)
+        messages, orphaned, disabled, grants, contexts = await self._each(*((query, (session,)) for query in queries))
         return SessionState(
             [load(row[0]) for row in messages],
             [ORPHANED.row(*row) for row in orphaned],
             json.loads(disabled[0][0]) if disabled else [],
             [GRANTS.row(*row) for row in grants],
+            [CONTEXTS.row(*row) for row in contexts],
         )
 
     async def messages(self, session: str) -> list[Message]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.storage.changes import Change
 from app.storage.sql import (
     approvals,
+    apps,
     branches,
     configuration,
     documents,
@@ -35,5 +36,6 @@ WRITES: dict[type[Change], Write] = {
     **library.WRITES,
     **people.WRITES,
     **permissions.WRITES,
+    **apps.WRITES,
     **branches.WRITES,
 }

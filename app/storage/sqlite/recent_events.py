@@ -14,7 +14,7 @@ from itertools import groupby, islice
 
 from msgspec import Struct
 
-from app.core.events import TERMINAL, FileChanged, ToolFinished, ToolHanded, ToolRejected, ToolStarted
+from app.core.events import TERMINAL, FileChanged, ToolApp, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.storage.runs import EventRow
 
 MOST_EVENTS = 32  # of a run
@@ -25,6 +25,7 @@ OF_CALLS = (
     ToolHanded.type,
     ToolStarted.type,
     ToolFinished.type,
+    ToolApp.type,
     ToolRejected.type,
 )
 LOOKED_FOR = frozenset({*OF_CALLS, FileChanged.type})  # by queries: they are not packed

@@ -27,4 +27,5 @@ TABLES = (
     "untrusted_marks",
     *("permissions", "permission_uses"),
     *("conversation_keys", "members", "member_codes"),
+    "app_states",
 )

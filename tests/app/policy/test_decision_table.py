@@ -103,7 +103,7 @@ def test_the_rows_and_their_order() -> None:
     """An order that changes is a decision about what wins: change this list with the reason for it."""
     assert " ".join(name for name, *_ in TABLE).split() == [
         *("canary", "screen", "judge", "unknown_tool"),
-        *("role", "token", "profile", "session", "read_only", "plan", "person", "label", "rule"),
+        *("role", "token", "profile", "session", "app", "read_only", "plan", "person", "label", "rule"),
         *("plan_accepted", "always", "reads", "untrusted", "never", "granted", "auto", "own_values", "outbound"),
         *("mode", "permitted", "granted_hosts", "rule_asks", "unattended", "hopeless"),
         *("arguments", "hook", "provenance"),

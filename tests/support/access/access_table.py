@@ -52,6 +52,8 @@ TRIED = {
     "POST /runs/{run}/approvals/{call}": Tried(body={"decision": "approve"}),
     "POST /runs/{run}/calls/{call}/input": Tried(body={"text": "x"}, ok=409),
     "POST /runs/{run}/calls/{call}/terminal": Tried(body={"columns": 80, "rows": 24}, ok=409),
+    "POST /runs/{run}/calls/{call}/app": Tried(body={"method": "state"}, ok=404),  # it shows none
+    "GET /runs/{run}/calls/{call}/app": Tried(ok=404),
     "GET /runs/{run}/changes": Tried(admins=200),
     "POST /runs/{run}/undo": Tried(admins=200),
     "POST /runs/{run}/replay": Tried(ok=409),  # hers is under way

@@ -1,0 +1,141 @@
+"""Requests of the apps of MCP servers, which the page passes on (MCP Apps), and the state that they have kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.core.strict_model import StrictModel
+from app.runs.app_requests import AppRefused, AppRequests, app_requests, words_of
+from routes.access.request_rates import APPS
+from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
+from routes.protocol.requests import read_fields
+from routes.protocol.route import Body, Route, tagged
+from routes.services import current_principal, services_of
+
+PER_MINUTE = 120  # requests of one app
+MOST_BYTES = 256 * 1024  # of one
+Method = Literal["tools/call", "resources/read", "ui/message", "ui/update-model-context", "ui/open-link", "state"]
+Params = Mapping[str, Any]
+Answer = Mapping[str, Any]
+
+
+class AppRequest(StrictModel):
+    """The body of POST /runs/{run}/calls/{call}/app: a request as the app has made it."""
+
+    method: Method
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+async def _call_tool(app: AppRequests, params: Params) -> Answer:
+    arguments = params.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise AppRefused("arguments must be an object.")
+    return await app.call_tool(_text(params, "name"), arguments)
+
+
+async def _read_resource(app: AppRequests, params: Params) -> Answer:
+    return await app.read_resource(_text(params, "uri"))
+
+
+async def _send_message(app: AppRequests, params: Params) -> Answer:
+    if not (text := words_of(params)):
+        raise AppRefused("The message has no text.")
+    row = await app.send_message(text)
+    return {"run": row.id, "session": row.session}
+
+
+async def _give_context(app: AppRequests, params: Params) -> Answer:
+    await app.give_context(params)
+    return {}
+
+
+async def _open_link(app: AppRequests, params: Params) -> Answer:
+    await app.open_link(_text(params, "url"))
+    return {}
+
+
+async def _keep_state(app: AppRequests, params: Params) -> Answer:
+    await app.keep_state(params)
+    return {}
+
+
+METHODS: Mapping[Method, Callable[[AppRequests, Params], Awaitable[Answer]]] = {
+    "tools/call": _call_tool,
+    "resources/read": _read_resource,
+    "ui/message": _send_message,
+    "ui/update-model-context": _give_context,
+    "ui/open-link": _open_link,
+    "state": _keep_state,
+}
+
+
+def _text(params: Params, name: str) -> str:
+    if not isinstance(value := params.get(name), str) or not value:
+        raise AppRefused(f"{name} must be a text.")
+    return value
+
+
+async def ask_for_app(request: Request) -> Response:
+    """Make a request of an app that shows the result of a call.
+
+    `method` and `params` as the app has sent them: `tools/call` of a tool of its own server (it waits for an approval
+    as any call), `resources/read` there, `ui/message` once the person has confirmed it, `ui/update-model-context`,
+    `ui/open-link` before the person is shown the link, and `state`, which keeps its `params`. 403 `app_refused` says
+    what an app may not do. See [apps](mcp.md#apps).
+    """
+    services, app = services_of(request), await _app(request)
+    requests_made, reset = await services.rates.count(APPS, f"{app.run.id} {app.shown.call}", time.time())
+    if requests_made > PER_MINUTE:
+        raise TooSoon("too_many_requests", f"An app may make {PER_MINUTE} requests per minute.", reset)
+    body = await read_fields(request, AppRequest, MOST_BYTES)
+    if len(json.dumps(body.params)) > MOST_BYTES:
+        raise Refused(413, "too_long", f"A request of an app has at most {MOST_BYTES:,} bytes of params.")
+    services.switch.check()
+    with services.presence.place(app.principal):
+        try:
+            return ASCIIResponse({"result": await METHODS[body.method](app, body.params)})
+        except AppRefused as refused:
+            raise Refused(403, "app_refused", str(refused)) from None
+
+
+async def show_app(request: Request) -> Response:
+    """The state of an app.
+
+    `state` as it was last kept, with what it gave the model (`context`), and the `tool` whose result it shows: null
+    once its server lists it no more. `origin` is `apps_origin`, empty without one.
+    """
+    services, app = services_of(request), await _app(request)
+    shown = {"state": await app.state(), "tool": app.definition(), "origin": services.settings.apps_origin or ""}
+    return ASCIIResponse(services.redactor.redact_value(shown))
+
+
+async def _app(request: Request) -> AppRequests:
+    """Raises NotFound."""
+    names, principal = request.path_params, current_principal(request)
+    return await app_requests(services_of(request).factory, principal, names["run"], names["call"])
+
+
+ROUTES = tagged(
+    "Runs",
+    Route(
+        "POST /runs/{run}/calls/{call}/app",
+        ask_for_app,
+        rights="owner",
+        answer={"result": "object"},
+        errors=(403, 409, 502),
+        body=Body(AppRequest, {"method": "tools/call", "params": {"name": "get-time", "arguments": {}}}),
+    ),
+    Route(
+        "GET /runs/{run}/calls/{call}/app",
+        show_app,
+        rights="owner",
+        answer={"state": "object", "tool": "object?", "origin": "text"},
+    ),
+)
