@@ -39,7 +39,7 @@ setInterval(() => {
 }, 50);
 on("call", () => ask("tools/call", { name: "refresh", arguments: { n: 1 } }));
 on("say", () => ask("ui/message", { role: "user", content: [{ type: "text", text: "What does it\\u202e cost?" }] }));
-on("link", () => ask("ui/open-link", { url: "https://user.example/help?a=1#b" }));
+on("link", () => ask("ui/open-link", { url: "https://user.example/help?to=user.example#b" }));
 on("give", () => ask("ui/update-model-context", { content: [{ type: "text", text: "Chosen: lamp" }] }));
 on("full", () => ask("ui/request-display-mode", { mode: "fullscreen" }));
 on("odd", () => ask("sampling/createMessage"));
@@ -106,14 +106,14 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         assert server.of("ui/update-model-context")[-1] == {"content": []}
 
         await frame.get_by_role("button", name="Help").dispatch_event("click")
-        await expect(question).to_contain_text("https://user.example/help?a=1#b")
+        await expect(question).to_contain_text("https://user.example/help?to=user.example#b")
         await expect(question.locator("b")).to_have_text("user.example")
         await context.route("https://user.example/**", lambda route: route.fulfill(body="Help"))
         async with context.expect_page() as opened:
             await question.get_by_role("button", name="Open user.example").press("Enter")
-        assert (await opened.value).url == "https://user.example/help?a=1#b"
+        assert (await opened.value).url == "https://user.example/help?to=user.example#b"
         assert await (await opened.value).evaluate("window.opener") is None
-        assert server.of("ui/open-link") == [{"url": "https://user.example/help?a=1#b"}]
+        assert server.of("ui/open-link") == [{"url": "https://user.example/help?to=user.example#b"}]
 
         await page.emulate_media(color_scheme="light")
         await expect(frame.locator("html")).to_have_attribute("data-theme", "light")
@@ -207,6 +207,6 @@ async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path)
         server = AppServer()
         await page.goto(await serve_apps(served, context, [ending] * 8, server))
         await expect(page.locator(".call-app iframe")).to_have_count(6)
-        await expect(page.get_by_text("because other apps were opened")).to_have_count(2)
+        await expect(page.get_by_text("“Reload” starts it again")).to_have_count(2)
         await page.goto(home(served))
         await page.get_by_role("textbox", name="Message").wait_for()
