@@ -71,7 +71,7 @@ from routes.http.administration import (
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
-from routes.http.library import compaction, folders, shared, shares
+from routes.http.library import compaction, folders, shared, shares, transcripts
 from routes.http.mcp import apps, offers, servers
 from routes.http.notifications import decision_page, push, webhooks
 from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
@@ -80,13 +80,14 @@ from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
 from routes.lanes.anthropic_messages import counting
 from routes.lanes.attendance import Attendance
-from routes.lanes.catalogue import LANES
+from routes.lanes.catalogue import COMPACT, LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
 from routes.lanes.recorded_frames import RecordedFrames
 from routes.lanes.responses import handlers as responses
 from routes.lanes.serving import lane_routes
 from routes.lanes.ui_message_stream import handlers as ui_messages
+from routes.mcp_server import handlers as mcp_server
 from routes.openapi import handler as openapi
 from routes.page.apps_origin import AppsOrigin
 from routes.protocol.announcements import Announcements
@@ -108,7 +109,7 @@ UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but
 # In the order in which they are tried.
 ROUTES = (
     *chat.ROUTES,
-    *lane_routes(LANES),
+    *lane_routes([*LANES, COMPACT]),
     *page.ROUTES,
     *feed.ROUTES,
     *runs.ROUTES,
@@ -126,6 +127,7 @@ ROUTES = (
     *compaction.ROUTES,
     *folders.ROUTES,
     *shares.ROUTES,
+    *transcripts.ROUTES,
     *shared.ROUTES,
     *session_log.ROUTES,
     *grants.ROUTES,
@@ -148,6 +150,7 @@ ROUTES = (
     *prompts.ROUTES,
     *offers.ROUTES,  # before those of servers, of which one takes any path
     *servers.ROUTES,
+    *mcp_server.ROUTES,
     *endpoints.ROUTES,
     *examinations.ROUTES,
     *hooks.ROUTES,
@@ -370,5 +373,6 @@ class _Server(uvicorn.Server):
         await runs.close()  # at once, if there was a second signal
         for task in waiting:
             task.cancel()
+        await self._services.mcp_server.aclose()  # with its streams
         await super().shutdown(sockets)
         self._captured_signals.clear()  # a signal that was obeyed is not raised again: a clean stop exits with 0

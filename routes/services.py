@@ -35,6 +35,7 @@ from routes.access.members import Speakers
 from routes.access.oidc import Provider, opened_provider
 from routes.access.request_rates import Rates, rates_of
 from routes.management.tools import OwnRoutes
+from routes.protocol.application import LazyApplication
 from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory
@@ -43,6 +44,7 @@ from routes.startup.storage import OpenStore, opened_storage
 from tools.base.patterns import lazy_pattern
 from tools.jobs.manager import Jobs
 
+MCP_SERVER = "routes.mcp_server.application"
 TRACEPARENT = lazy_pattern(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -70,6 +72,7 @@ class Services(Struct, kw_only=True):
     replication: Replication
     speakers: Speakers
     own_routes: OwnRoutes
+    mcp_server: LazyApplication
     local: LocalAdmin = field(default_factory=LocalAdmin)
     examined: set[str] = field(default_factory=set)  # endpoints whose models are being examined
     provider: Provider | None = None
@@ -92,6 +95,7 @@ async def open_services(
         opened_run_factory(settings, storage, manager, models) as running,
         opened_automation(UnattendedRuns(running.factory), manager.notifications.keys) as automation,
         aclosing(Downloads(settings, storage.store, models.registry)) as downloads,
+        aclosing(LazyApplication(MCP_SERVER)) as mcp_server,
         opened_digests(running.factory, storage.journal) as digests,
         storage.replication.following(
             Held(
@@ -128,6 +132,7 @@ async def open_services(
             speakers=Speakers(storage.store, rates, manager.runs.ledger.limits, settings.max_members),
             replication=storage.replication,
             own_routes=running.own_routes,
+            mcp_server=mcp_server,
             local=opened_local_admin(settings.data_dir),
             provider=opened_provider(settings, storage.redactor, SecretSources.of(settings, os.environ)),
         )

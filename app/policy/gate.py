@@ -14,6 +14,7 @@ from dataclasses import replace  # noqa: TID251
 
 from msgspec import Struct, structs
 
+from app.core.rules import WhenAbsent
 from app.policy.classification import NO_RULES, Classification
 from app.policy.decision_table import decided
 from app.policy.gate_rows import GATE_ROWS, AccessRequest
@@ -85,7 +86,8 @@ class Gate(Struct):
             policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
             held = policy.grants or policy.permissions
             rights = None if held else (self.principal, policy, self.classification.version)
-            self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
+            offered = tools.part(lambda one: not (one.skills or isinstance(self.decide(one), Refuse)), rights)
+            self._offered = tools, rules, offered
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:
@@ -135,6 +137,10 @@ class Gate(Struct):
     def plan(self) -> None:
         """Let only reading tools run, as in the run that this one helps."""
         self.policy = replace(self.policy, planning=True)
+
+    def refuse_questions(self) -> None:
+        """Refuse the calls that would wait for a person: there is none who can decide."""
+        self.policy = replace(self.policy, when_absent=WhenAbsent.DENY)
 
     def act(self) -> None:
         """End the planning: the person has accepted the plan."""

@@ -31,6 +31,7 @@ CARRIES = "carries"  # its request had more than a message, which only the histo
 LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
+IMPORTED = "imported"  # its log is made of a transcript of another program: nothing of it has happened here
 SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
 CALL = "call"  # that is all of it
 TIME_LIMIT_S = 7200.0

@@ -80,7 +80,7 @@ def _code(options: ChatOptions, loaded: Loaded, environ: Mapping[str, str]) -> i
     result, problem = ResultOutput(sys.stdout, _errors()), ""
     try:
         message = _message(options, loaded.settings.max_message_bytes)
-        with _server(options.url, loaded, environ) as (url, is_own):
+        with running_server(options.url, loaded, environ) as (url, is_own):
             client = client_of(url, options.token, read_local_token(loaded.settings.data_dir))
             if is_own:
                 options.choices.model = None  # our own has it as its default
@@ -196,7 +196,7 @@ def _output(kind: str | None) -> Output:
 
 
 @contextmanager
-def _server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+def running_server(url: str | None, loaded: Loaded, environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     """The URL to talk to, and whether the server there is our own, started because none was named and none answers."""
     target = checked_url(url) if url else default_url(loaded.settings)
     if answers(target):

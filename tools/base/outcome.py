@@ -122,7 +122,8 @@ class Result(Struct, frozen=True):
     `advice` is the end of the text that says to the model what to do next; it is no part of what people read.
 
     `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
-    has read, besides those that its arguments show. `app` is shown to people.
+    has read, besides those that its arguments show. `structured` is the text as an object, for programs. `app` is shown
+    to people.
     """
 
     ok: bool
@@ -132,6 +133,7 @@ class Result(Struct, frozen=True):
     pictures: tuple[bytes, ...] = ()
     labels: tuple[str, ...] = ()
     advice: str = ""
+    structured: Any = None
     app: App | None = None
 
     __repr__ = repr_without("pictures")

@@ -67,7 +67,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Offers(Struct, frozen=True):
-    """The resources and prompts of a server now. The notes name how many of them are left out.
+    """The resources, prompts and skills of a server now. The notes name how many of them are left out.
 
     `pages` is what the list says of pages, by their addresses (`tools.mcp.apps`).
     """
@@ -77,6 +77,7 @@ class Offers(Struct, frozen=True):
     prompts: Sequence[Prompt] = ()
     notes: Sequence[str] = ()
     prompt_notes: Sequence[str] = ()
+    skills: Sequence[Mapping[str, Any]] = ()  # not checked yet
     pages: Mapping[str, Any] = {}
 
     @property
@@ -96,7 +97,11 @@ def offers_of(
         _within("prompt", (_prompt(one) for one in prompts), "name", prompt_notes),
         notes,
         prompt_notes,
-        {one["uri"]: one["_meta"] for one in resources[:MAX_LISTED] if "_meta" in one and one["uri"].startswith(PAGES)},
+        pages={
+            one["uri"]: one["_meta"]
+            for one in resources[:MAX_LISTED]
+            if "_meta" in one and one["uri"].startswith(PAGES)
+        },
     )
 
 
@@ -142,7 +147,7 @@ def _prompt(raw: Mapping[str, Any]) -> Prompt:
     arguments = [
         PromptArgument(one["name"], _text(one.get("description")), bool(one.get("required")))
         for one in list(raw.get("arguments") or ())[:MAX_ARGUMENTS]
-        if _is_plain(one["name"])
+        if is_plain(one["name"])
     ]
     return Prompt(raw["name"], _text(raw.get("title")), _text(raw.get("description")), arguments)
 
@@ -155,7 +160,7 @@ def _within(kind: str, found: Iterable[V], key: str, notes: list[str]) -> Sequen
         name = getattr(one, key)
         if name in by_key:
             continue
-        if not _is_plain(name) or len(by_key) >= MAX_LISTED:
+        if not is_plain(name) or len(by_key) >= MAX_LISTED:
             left_out += 1
         else:
             by_key[name] = one
@@ -164,6 +169,6 @@ def _within(kind: str, found: Iterable[V], key: str, notes: list[str]) -> Sequen
     return tuple(by_key.values())
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Return whether a name can be given back as it is read."""
     return 0 < len(name) <= MAX_URI and name == visible(name).strip() and name.splitlines() == [name]
