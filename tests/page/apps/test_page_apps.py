@@ -154,7 +154,7 @@ async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_p
     async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
         context = await browser.context(viewport=NARROW)
-        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}, "height": 200}
+        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}}
         server = AppServer(state=kept)
         page = await context.new_page()
         await page.goto(await serve_apps(served, context, [SHOP], server))

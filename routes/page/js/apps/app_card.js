@@ -22,10 +22,8 @@ const CAPABILITIES = {
 const HEIGHTS = { least: 80, usual: 240, most: 640 };
 // Apps of a page; times that a frame loads itself, and that it shrinks: what stands below is not moved to and fro.
 const MOST = { running: 6, loads: 5, shrunk: 20, link: 2_000, words: 20_000 };
-// For a call, which may wait for an approval; in which what is said again replaces the last; in which a question that has
-// just come or moved takes no clicks; after a refusal; for what an app does at its end.
-const MS = { call: 3_600_000, save: 300, settle: 500, again: 5_000, end: 500 };
-const GIVE = "ui/update-model-context";
+// A call may wait for an approval; a question that has just come or moved takes no clicks; an app does something at its end.
+const MS = { call: 3_600_000, give: 300, settle: 500, again: 5_000, end: 500 };
 
 await styleAt("css/later/apps.css").catch(() => undefined);
 
@@ -36,7 +34,8 @@ export class AppCard {
   #full = null; // the dialog over the page
   #asks = false;
   #declined = Number.NEGATIVE_INFINITY;
-  #saves = {}; // by method, what an app last said and when that is kept
+  #given = null; // what an app last wanted to give the model
+  #giving = null;
 
   /** `given`: the arguments of the call; `view`: its run. A shared conversation has only the names of an app. */
   constructor(event, given, view) {
@@ -122,7 +121,7 @@ export class AppCard {
     }
     frame.src = frameAddress(this.event.csp, origin);
     this.#showContext(state.context ?? {});
-    this.#fit(state.height ?? HEIGHTS.usual);
+    this.#fit(HEIGHTS.usual);
     const send = (message) => frame.contentWindow?.postMessage(message, origin || "*"); // an opaque one has no name
     app.bridge = new Bridge(send, this.#methods(tool, result), () => this.#stop("artefact.loud"));
     const hear = (event) => {
@@ -158,7 +157,7 @@ export class AppCard {
       ...Object.fromEntries([act("tools/call"), act("resources/read")]),
       "ui/open-link": ({ url }) => this.#openLink(url),
       "ui/message": (params) => this.#sendMessage(params),
-      [GIVE]: (params) => this.#giveContext(params),
+      "ui/update-model-context": (params) => this.#giveContext(params),
     };
     return {
       ping: () => ({}),
@@ -178,9 +177,7 @@ export class AppCard {
         app.bridge.notify("ui/notifications/tool-input", { arguments: JSON.parse(JSON.stringify(this.given)) });
         app.bridge.notify("ui/notifications/tool-result", result);
       },
-      "ui/notifications/size-changed": ({ height }) => {
-        if (this.#fit(height) && !this.isPast) this.#save("state", { height: app.height }).catch(() => null);
-      },
+      "ui/notifications/size-changed": ({ height }) => this.#fit(height),
       "ui/notifications/request-teardown": () => this.#stop("apps.stopped", true),
       "ui/request-display-mode": ({ mode }) => {
         if (mode === "inline") this.#full?.close();
@@ -197,17 +194,6 @@ export class AppCard {
     return (await post(this.path, { method, params }, { signal, wait_ms: MS.call })).result;
   }
 
-  /** The server gets the last of what an app says in a short time. */
-  #save(method, params) {
-    const save = (this.#saves[method] ??= {});
-    save.params = params;
-    save.done ??= new Promise((resolve) => setTimeout(resolve, MS.save)).then(() => {
-      save.done = null;
-      return this.#act(method, save.params);
-    });
-    return save.done;
-  }
-
   /** The app learns what has changed around it. */
   #tell = () => {
     if (!this.#app?.isReady) return;
@@ -222,15 +208,13 @@ export class AppCard {
     return { displayMode: "inline", containerDimensions: { width, maxHeight: HEIGHTS.most } };
   }
 
-  /** Returns whether an app gets another height. */
   #fit(wanted) {
     const app = this.#app;
     const height = Math.min(HEIGHTS.most, Math.max(HEIGHTS.least, Math.ceil(wanted)));
-    if (typeof wanted !== "number" || Number.isNaN(height) || height === app.height) return false;
-    if (height < app.height && (app.shrunk += 1) > MOST.shrunk) return false;
+    if (typeof wanted !== "number" || Number.isNaN(height) || height === app.height) return;
+    if (height < app.height && (app.shrunk += 1) > MOST.shrunk) return;
     Object.assign(app, { height, moved: performance.now() });
     this.place.style.height = `${height}px`;
-    return true;
   }
 
   #enlarge() {
@@ -284,13 +268,19 @@ export class AppCard {
     await this.#act("ui/message", { role, content: [{ type: "text", text }] });
   }
 
+  /** The model gets the last of what an app gives it in a short time. */
   async #giveContext({ content, structuredContent }) {
     const text = textOf(content);
     const given = { content: text ? [{ type: "text", text }] : [], structuredContent };
     if (contextText(given).length > MOST.words)
       throw invalid(`The model takes up to ${MOST.words} characters of an app.`);
-    await this.#save(GIVE, given);
-    this.#showContext(this.#saves[GIVE].params);
+    this.#given = given;
+    this.#giving ??= new Promise((resolve) => setTimeout(resolve, MS.give)).then(async () => {
+      this.#giving = null;
+      await this.#act("ui/update-model-context", this.#given);
+      this.#showContext(this.#given);
+    });
+    await this.#giving;
   }
 
   #showContext(given) {
