@@ -36,11 +36,10 @@ from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_cal
 from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
-from app.storage.apps import AppContextRead, AppState
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
-from app.storage.sessions import SessionState
+from app.storage.sessions import AppContextRead, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
@@ -226,7 +225,7 @@ class RunTask:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if (marks := self.agent.scope.marks) is not None:
             self.turn = await marks.enter(conversation, self.turn)
-        if self.turn and self.turn.of_app:
+        if self.turn and self.turn.call and self.turn.call.source == "app":
             conversation.keep_nothing()
         elif not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
@@ -280,13 +279,6 @@ class RunTask:
         with self.agent.totals.times.step(RECALL):
             return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
-    def _read_apps(self, conversation: Conversation, contexts: Sequence[AppState]) -> None:
-        """Put what apps have given the model since the last turn into the history, as untrusted data."""
-        for row in contexts:
-            conversation.append(Message("user", row.context, untrusted=True, sender="client"))
-            self.log.put(AppContextRead(row.run, row.call, row.context))
-            self.log.add(Notice("app_context", APP_CONTEXT))
-
     def _begin(
         self,
         conversation: Conversation,
@@ -307,8 +299,11 @@ class RunTask:
             self.log.add(Notice("undone", UNDONE_NOTICE))
         if news:
             news.enter(conversation)
-        if turn and turn.asked and not turn.call:
-            self._read_apps(conversation, state.contexts)
+        if turn and turn.asked and not turn.call and state.contexts:
+            for app in state.contexts:
+                conversation.append(Message("user", app.written or "", untrusted=True, sender="client"))
+                self.log.put(AppContextRead(app.session, app.call, app.written or ""))
+            self.log.add(Notice("app_context", APP_CONTEXT))
         for row in state.orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it

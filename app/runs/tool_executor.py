@@ -455,7 +455,9 @@ class ToolExecutor(Struct):
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         images = (image_event(one, call.id) for one in pictures)
-        shown_by = [] if withheld or outcome.app is None else await app_events(call, outcome.app, context, self.scope)
+        shown_by = (
+            [] if withheld or outcome.app is None else await app_events(call, outcome.app, conversation, self.scope)
+        )
         await context.emit_all((*screened, *images, finished, *shown_by, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:

@@ -220,11 +220,6 @@ class RunRequest(Struct, frozen=True):
         return bool(self.message.strip() or self.files)
 
     @property
-    def of_app(self) -> bool:
-        """Return True for a call of an app, which is beside the conversation."""
-        return self.call is not None and self.call.source == "app"
-
-    @property
     def stored_policy(self) -> str:
         """Return the policy for the run's row, which says whether a person requested the run."""
         marks = {UNASKED: not self.asked, UNTRUSTED: self.untrusted}

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from tools.base.permit import canonical
 from tools.base.rights import Origin
-from tools.mcp.apps import is_page
-from tools.mcp.definitions import Definition, UnusableDefinition, definition, difference, sha256
+from tools.mcp.definitions import PAGES, Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, public_name
 
@@ -158,7 +157,7 @@ class Catalogue:
             except UnusableDefinition as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
-            if one.name in REQUESTS or is_page(one.name):
+            if one.name in REQUESTS or one.name.startswith(PAGES):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
             if one.name in found:
@@ -190,13 +189,12 @@ class Catalogue:
 
 def _is_tool(name: str) -> bool:
     """Return whether a pin is that of a tool: others are of the instructions, and of pages."""
-    return name != INSTRUCTIONS and not is_page(name)
+    return name != INSTRUCTIONS and not name.startswith(PAGES)
 
 
 def _changed(pin: Pin, one: Definition) -> HeldTool:
-    return HeldTool(
-        one.name, "It was changed since it was trusted.", difference(pin.definition, one.pinned), one.digest
-    )
+    why = "It was changed since it was trusted."
+    return HeldTool(one.name, why, difference(pin.definition, one.pinned), one.digest)
 
 
 def _instructions_definition(instructions: str, features: Sequence[str]) -> Definition:
