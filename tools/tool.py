@@ -12,7 +12,7 @@ from typing import Any, overload
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, SessionAccess
+from tools.base.access import DocumentAccess, HelperAccess, KnowledgeAccess, MemoryAccess, RemoteTask, SessionAccess
 from tools.base.outcome import Progress, Result
 from tools.base.rights import Approval, Column, Origin, OutboundEffect, Risk, Role
 from tools.base.screen import Window
@@ -93,6 +93,9 @@ class Context(Struct, frozen=True):
     knowledge: KnowledgeAccess | None = None  # None where no folder is searched
     helpers: HelperAccess | None = None  # None where they are switched off
     sessions: SessionAccess | None = None  # the same
+    task: RemoteTask | None = None  # that the call had become at an earlier server
+    keep_task: Callable[[RemoteTask], Awaitable[None]] | None = None  # until it is durable
+    goes_on: Callable[[], bool] = bool  # True if the next server goes on with the call that ends here
     result_characters: int = 20_000  # of a result that the model gets, at most
     of_app: bool = False  # an app made the call: it gets the whole result, and no other app shows it
 
@@ -140,6 +143,8 @@ def binds_nothing(_: Arguments, __: Path) -> str:
     return ""
 
 
+READ_SKILL = "read_skill"
+SKILL_REQUEST = "skills/get"  # the own name of the host's tool for the skills of an MCP server
 MODEL, APP = "model", "app"  # who sees a tool: models, and the apps of its own server (MCP Apps)
 BOTH = (MODEL, APP)
 NO_PATHS: Mapping[str, type[CallPath]] = MappingProxyType({})
@@ -201,9 +206,19 @@ class Tool(Struct, frozen=True):
 
     plans: bool = False
 
+    @property
+    def skills(self) -> str:
+        """The prefix of the names of the MCP skills that it reads. Such a tool is not listed: `read_skill` is."""
+        return skill_prefix(self.name) if self.origin and self.origin.tool == SKILL_REQUEST else ""
+
     def with_paths(self, arguments: Arguments, workspace: Path) -> Arguments:
         """Return the arguments that `run` gets. Raises ToolFailed for a path outside of the workspace."""
         return arguments | {name: use(workspace, arguments.get(name, "")) for name, use in self.paths.items()}
+
+
+def skill_prefix(tool: str) -> str:
+    """Return what the names of the skills begin with that a server's tool for them reads: its server's name."""
+    return tool.removeprefix("mcp__").removesuffix("__skills") + "/"
 
 
 def answering(answer: Callable[[Arguments, Context], Awaitable[str]]) -> Run:

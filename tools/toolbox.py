@@ -22,7 +22,7 @@ from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
 from tools.base.schemas import CORRECT, argument_error, client_argument_error
 from tools.base.texts import shortened
-from tools.tool import Context, Tool, ToolList, binds_nothing
+from tools.tool import READ_SKILL, Context, Tool, ToolList, binds_nothing
 
 _NAMED = 20
 _NAME = 80  # characters of one that a model has made up
@@ -102,7 +102,7 @@ def as_listed(tool: Tool) -> Tool:
 
 def offered_by(decide: Decide) -> Offer:
     """Return an Offer that asks `decide` about each tool, each time."""
-    return lambda tools: tools.part(lambda tool: not isinstance(decide(tool, None), Refuse))
+    return lambda tools: tools.part(lambda tool: not (tool.skills or isinstance(decide(tool, None), Refuse)))
 
 
 class Toolbox:
@@ -187,8 +187,13 @@ class Toolbox:
     def normalise_call(self, name: str, arguments: Arguments) -> tuple[str, Arguments]:
         """Return a call in the normal form that is decided on, shown and run. Idempotent.
 
-        Markers of the tool become arguments; a call of `call_tool` becomes the call inside (`tool_search`).
+        Markers of the tool become arguments; a call of `call_tool` becomes the call inside (`tool_search`), one of
+        `read_skill` for a skill of an MCP server the call of that server's tool.
         """
+        if name == READ_SKILL and isinstance(skill := arguments.get("name"), str):
+            for one in self._all:
+                if one.skills and skill.startswith(one.skills):
+                    return one.name, {"name": skill.removeprefix(one.skills)}
         tool = self._tools.get(name)
         if tool and tool.local_time and self.time_zone and not arguments.get("time_zone"):
             arguments = {**arguments, "time_zone": self.time_zone}

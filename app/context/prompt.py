@@ -28,8 +28,7 @@ from app.core.provider import CallForm
 from parsing import Arguments
 from parsing.dialects import FENCED
 from parsing.fences import RULE
-from tools.builtin.read_skill import NAME as READ_SKILL
-from tools.tool import Tool, ToolList
+from tools.tool import READ_SKILL, Tool, ToolList
 
 IDENTITY = "You are dragoman, an assistant with tools."
 PLAIN_IDENTITY = "You are dragoman, a helpful assistant."
@@ -49,7 +48,7 @@ BUDGETS = {
     "user": len(ABOUT) + MOST,
     "profile": 2 * MOST_PROMPT + 2,  # that of a token, and one that is chosen
     "project": len(PROJECT) + MOST_PROJECT,
-    "skills": 16_000,
+    "skills": 16_000 + MOST_NOTES,
     "tools": 100_000,
     "teaching": 1_000,
     "notes": MOST_NOTES,

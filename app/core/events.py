@@ -127,12 +127,31 @@ class ToolProgress(Struct, frozen=True):
     asks: bool | None = None
 
 
+class ToolTask(Struct, frozen=True):
+    """A call goes on at its MCP `server` as the `task` of this id: one event at first, and one with each new `status`.
+
+    `status` is `working`, `input_required`, `completed`, `failed` or `cancelled`, `since` the Unix time when it began,
+    `poll_s` how often the server asks to be polled, `ttl_s` how long it keeps the task.
+    """
+
+    type: ClassVar[str] = "tool.task"
+    call: str
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
+
+
 class ToolFinished(Struct, frozen=True):
     """The result of a call. `text` is what the model receives; `exit_code` is set for processes that were not stopped.
 
     `lines` and `bytes` count all that a process wrote, if that is more than the model receives of a result.
     A call that is stopped with its run ends in this event, too, if it had printed something. `advice` is the end of
-    `text` that is for the model alone: people are shown what is before it.
+    `text` that is for the model alone: people are shown what is before it. `structured` is the same as JSON, if no
+    model has made the call and the tool gives it.
     """
 
     type: ClassVar[str] = "tool.finished"
@@ -145,6 +164,7 @@ class ToolFinished(Struct, frozen=True):
     lines: int | None = None
     bytes: int | None = None
     advice: str | None = None
+    structured: Any = None
 
 
 class ToolApp(Struct, frozen=True):
@@ -425,6 +445,7 @@ AgentEvent = (
     | ToolDelta
     | ToolStarted
     | ToolProgress
+    | ToolTask
     | ToolFinished
     | ToolApp
     | ToolRejected

@@ -86,7 +86,8 @@ class Gate(Struct):
             policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
             held = policy.grants or policy.permissions
             rights = None if held else (self.principal, policy, self.classification.version)
-            self._offered = tools, rules, tools.part(lambda tool: not isinstance(self.decide(tool), Refuse), rights)
+            offered = tools.part(lambda one: not (one.skills or isinstance(self.decide(one), Refuse)), rights)
+            self._offered = tools, rules, offered
         return self._offered[2]
 
     def _rules(self) -> tuple[object, ...]:

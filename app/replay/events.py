@@ -18,12 +18,18 @@ Event = dict[str, Any]
 DELTAS = frozenset({events.TextDelta.type, events.ReasoningDelta.type, events.ToolDelta.type, DocumentDelta.type})
 # Progress is chance; labels, files and apps are given; a document of code blocks repeats the text, in random pieces.
 LEFT_OUT = frozenset(
-    {events.ToolProgress.type, events.LabelsAdded.type, events.DocumentUpdated.type, events.ToolApp.type}
+    {
+        events.ToolProgress.type,
+        events.ToolTask.type,
+        events.LabelsAdded.type,
+        events.DocumentUpdated.type,
+        events.ToolApp.type,
+    }
 )
 # Fields that depend on times, on the machine, or on what was used before.
 VOLATILE: Mapping[str, tuple[str, ...]] = {
     events.RunStarted.type: ("limits", "profiles"),
-    events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice"),
+    events.ToolFinished.type: ("duration_s", "lines", "bytes", "advice", "structured"),
     events.ApprovalRequired.type: ("expires_at", "origins", "proposals"),  # they decide nothing; earlier logs have none
     events.ToolRejected.type: ("code", "advice"),  # the reason says them; earlier logs have none
     events.Notice.type: ("retry_at", "wanted", "reason", "attempt", "attempts"),  # which the failover adds

@@ -131,11 +131,13 @@ def event_of(fields: dict[str, Any]) -> AgentEvent:
 
 
 def tools_of(begin: parts.Begin, results: Results, rules: Sequence[Any]) -> ToolList:
-    """Return all tools that the run could have called: ours as they are now, those of servers as they were."""
+    """Return all tools that the run could have called, in their order: ours are those of now."""
     ours = [BUILT_IN[name] for name in begin.built_in if name in BUILT_IN]
     classified = Classification(tuple(rules))
     others = map(foreign_tool, begin.tools)
-    return ToolList(replayed(tool, results) for tool in (*map(classified.of, ours), *others))
+    found = (replayed(tool, results) for tool in (*map(classified.of, ours), *others))
+    places = {name: place for place, name in enumerate(begin.listed)}
+    return ToolList(sorted(found, key=lambda tool: places.get(tool.name, len(places))))
 
 
 def foreign_tool(part: parts.ToolPart) -> Tool:

@@ -192,7 +192,7 @@ class Agent(Struct):
         Half a reply is kept, and the round goes on with another request.
         """
         conversation = context.conversation
-        conversation.logged_starts = left.started
+        conversation.logged_starts, conversation.logged_tasks = left.started, left.tasks
         for call in left.unknown:
             conversation.answer(call, INTERRUPTED)
             advice = advice_of(INTERRUPTED)

@@ -66,4 +66,5 @@ class DirectAgent(Agent, kw_only=True):
 
 def direct_agent(agent: Agent, call: DirectCall) -> DirectAgent:
     """Return the agent for a run that only makes this call."""
+    agent.scope.is_direct = True
     return DirectAgent(**asdict(agent) | {"call": call})

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
@@ -31,6 +31,7 @@ from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
 from app.context.prompt import PLAN_FIRST, READ_ONLY
 from app.context.run_rules import RunFacts, sandbox_facts
+from app.context.server_notes import LEAST_WINDOW
 from app.context.view import Opening, RelayView, View
 from app.core.attachments import File
 from app.core.clock import known_zone
@@ -98,7 +99,7 @@ from tools.jobs.manager import Jobs
 from tools.mcp.tool_search import ToolChoices, toolbox_within
 from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
-from tools.toolbox import Toolbox
+from tools.toolbox import Refuse, Toolbox
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
@@ -253,7 +254,7 @@ class RunFactory(Struct, kw_only=True):
     def _toolbox_of(
         self, options: RunOptions, gate: Gate, route: ModelRoute, project: ProjectContext, *, has_waited: bool = False
     ) -> Toolbox:
-        names, has_skills = options.tools, bool(project.skills)
+        names, has_skills = options.tools, bool(project.skills or self._server_skills(options, gate, route))
         also = (READ_SKILL,) if has_skills and (names is None or READ_SKILL.name in names) else ()
         names = names and [name for name in names if not has_skills or name != READ_SKILL.name]
         window, declared = route.known_window, options.client_tools or ()
@@ -262,6 +263,13 @@ class RunFactory(Struct, kw_only=True):
         if WEB_SEARCH.name not in self.tools.by_name:
             toolbox.lacking = {WEB_SEARCH.name: NOT_CONFIGURED}
         return toolbox
+
+    def _server_skills(self, options: RunOptions, gate: Gate, route: ModelRoute) -> Mapping[str, str]:
+        """The skills of MCP servers that a run may read: none if it names its tools, or for a small window."""
+        if options.tools is not None or route.known_window < LEAST_WINDOW:
+            return {}
+        tools = [tool for tool in self.tools if tool.skills and not isinstance(gate.acting().decide(tool), Refuse)]
+        return {tool.skills.rstrip("/"): self.redactor.redact(tool.description) for tool in tools}
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
         rules, unseen = self.settings.tools, self.mcp.manager.unseen()
@@ -299,7 +307,8 @@ class RunFactory(Struct, kw_only=True):
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        texts = self._texts(options, persona, project, gate)
+        skills = partial(self._server_skills, options, gate, route)
+        texts = structs.replace(self._texts(options, persona, project, gate), server_skills=skills)
         lesson = Lesson(route)
         prompt = texts.opening(workspace, _lines(options, guards.line), route, lesson)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)

@@ -43,7 +43,7 @@ class RunScope(Struct, kw_only=True, weakref=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
 
     `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
-    stands still. `given` are texts of the operator and of the person, whose values are their own. What is None is
+    stands still. The results of a run that `is_direct` are for programs, too. `given` are texts of the operator and of the person, whose values are their own. What is None is
     switched off.
     """
 
@@ -75,6 +75,7 @@ class RunScope(Struct, kw_only=True, weakref=True):
     hooks: RunHooks | None = None
     secrets: Secrets | None = None
     recorder: RunRecorder | None = None
+    is_direct: bool = False
     app_results: list[dict[str, Any]] = field(default_factory=list)  # whole ones, of calls that an app has made
 
     def find_tools(self) -> Callable[[str], Tool | None]:

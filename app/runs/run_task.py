@@ -153,6 +153,8 @@ class RunTask:
         """End it: the terminal event will be RunFinished with `why` as its reason."""
         if self.task and not self.stopping:
             self.stopping = why
+            if self.conversation:
+                self.conversation.goes_on = why in (SUSPENDED, ABANDONED)
             self.task.cancel()
 
     async def drive(self) -> None:

@@ -16,7 +16,7 @@ from app.budget.run_budget import RunBudget, ToolTime
 from app.checkpoints.call_changes import CallEvents
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.attachments import File
-from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted
+from app.core.events import AgentEvent, PlanUpdated, ToolFinished, ToolProgress, ToolStarted, ToolTask
 from app.core.messages import AskedCall
 from app.documents.call_documents import CallDocuments
 from app.memory.call_memory import CallMemory
@@ -28,6 +28,7 @@ from app.secrets.sources import SecretUnavailable
 from app.storage.files.kinds import file_of
 from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
+from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
@@ -195,6 +196,7 @@ class ToolCall(Struct, frozen=True):
             duration_s=duration_s,
             exit_code=result.exit_code,
             advice=result.advice or None,
+            structured=result.structured if self.scope.is_direct else None,
         )
         if output and output.bytes > self.scope.results.characters:
             finished = replace(finished, lines=output.lines, bytes=output.bytes)
@@ -233,6 +235,9 @@ class ToolCall(Struct, frozen=True):
             knowledge=scope.knowledge,
             helpers=helpers,
             sessions=sessions,
+            task=self.conversation.logged_tasks.get(call),
+            keep_task=partial(self._keep_task, call),
+            goes_on=lambda: self.conversation.goes_on,
             result_characters=scope.results.characters,
             of_app=scope.gate.policy.of_app,
         )
@@ -253,6 +258,10 @@ class ToolCall(Struct, frozen=True):
         for right in rights:
             self.conversation.record(SecretUsed(right.name, time.time()))
         return replace(context, secrets=secrets)
+
+    async def _keep_task(self, call: str, task: RemoteTask) -> None:
+        self.conversation.log_event(ToolTask(call, **asdict(task)))
+        await self.conversation.stored()
 
     def _show_plan(self, steps: Sequence[Struct]) -> None:
         self.conversation.log_event(PlanUpdated([asdict(step) for step in steps]))

@@ -446,7 +446,7 @@ class ToolExecutor(Struct):
         finished = self.scope.guards.plain(finished)
         withheld = denial is not None or finished.text == WITHHELD
         if withheld:
-            finished = replace(finished, advice=advice_of(finished.text) or None)
+            finished = replace(finished, advice=advice_of(finished.text) or None, structured=None)
         else:
             self.scope.results.keep(whole, context.run, call, conversation, self._unshown(outcome, conversation))
         if marks and untrusted:
@@ -473,4 +473,6 @@ class ToolExecutor(Struct):
         readable = not isinstance(self.scope.toolbox.decide(READ_RESULT, {"call": call.id}), Refuse)
         text, advice = self.scope.results.shown(whole, call, readable=readable)
         advice = advice or conversation.redactor.redact(finished.advice or "")
-        return whole, self.scope.guards.plain(replace(finished, text=text, advice=advice or None))
+        structured = conversation.redactor.redact_value(finished.structured) if text == whole else None
+        finished = replace(finished, text=text, advice=advice or None, structured=structured)
+        return whole, self.scope.guards.plain(finished)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
 from app.transcript.document_drafts import DocumentDrafts
 from app.transcript.run_request import CallResult
+from tools.base.access import RemoteTask
 
 STOPPED = "This call was stopped before it finished; what it had done by then is unknown."
 INTERRUPTED = "The server stopped while this call ran; its outcome is unknown. Check before doing it again."
@@ -65,6 +66,8 @@ class Conversation:
         self.redactor = redactor
         self._started: set[str] = set()
         self.logged_starts: Collection[str] = ()  # calls that the server before had started
+        self.logged_tasks: Mapping[str, RemoteTask] = {}  # by the calls that have become tasks of MCP servers
+        self.goes_on = False  # the run under way ends here, and the next server goes on with it
         self._handed: set[str] = set()
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}

@@ -49,6 +49,12 @@ def filled(text: str, url: str, model: str) -> str:
     return text.replace("{url}", url).replace("{model}", model)
 
 
+MCP_ENTRY = """{
+  "mcpServers": {
+    "dragoman": {"command": "dragoman", "args": ["mcp", "serve", "--server", "{url}"]}
+  }
+}
+"""
 PROGRAMS = (
     Program(
         "codex",
@@ -275,5 +281,20 @@ const { newMessages } = await agent.runAgent({ forwardedProps: { model: "{model}
 console.log(newMessages.at(-1).content);
 """,
         lead="In JavaScript:",
+    ),
+    Program("mcp-claude", "Claude Code", "json", MCP_ENTRY, path="~/.claude.json", start="claude\n"),
+    Program("mcp-cursor", "Cursor", "json", MCP_ENTRY, path="~/.cursor/mcp.json"),
+    Program(
+        "mcp-codex",
+        "Codex",
+        "toml",
+        """
+[mcp_servers.dragoman]
+command = "dragoman"
+args = ["mcp", "serve", "--server", "{url}"]
+env_vars = ["DRAGOMAN_TOKEN"]
+""",
+        path="~/.codex/config.toml",
+        start="codex\n",
     ),
 )

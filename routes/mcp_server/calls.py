@@ -67,6 +67,10 @@ ASK_AGENT: dict[str, Any] = {
 Json = dict[str, Any]
 
 
+class Unfit(Exception):
+    """The arguments do not fit. The message says what does."""
+
+
 class TaskParams(RequestParams):
     """The parameters of `tasks/get` and `tasks/cancel`, and with answers to forms, by call, of `tasks/update`."""
 
@@ -150,10 +154,8 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
         return await _followed(caller, log)
     try:
         row = await (_begin_agent(caller, arguments) if asks else _begin_call(caller, params.name, arguments))
-    except ValidationError as invalid:
-        raise MCPError(
-            INVALID_PARAMS, "; ".join(f"{one['loc']}: {one['msg']}" for one in invalid.errors()[:5])
-        ) from None
+    except (ValidationError, Unfit) as wrong:  # for the model that has written the call
+        return {"content": [{"type": "text", "text": str(wrong)}], "isError": True}
     if asks and caller.takes_tasks:
         return _task(row, "working") | {"resultType": "task"}
     return await _followed(caller, RunLog(row))
@@ -162,7 +164,7 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
 async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:
     wanted = ChatRequest.model_validate(arguments)
     if arguments.keys() - {"message", "session", "model"} or not wanted.text.strip():
-        raise MCPError(INVALID_PARAMS, "ask_agent takes a message, which is no empty text, a session and a model.")
+        raise Unfit("ask_agent takes a message, which is no empty text, a session and a model.")
     options = RunOptions(model=wanted.model, when_absent=caller.when_absent)
     agent = await caller.services.factory.agent(caller.principal, options, wanted.session)
     turn = _turn(caller, options, wanted.text)

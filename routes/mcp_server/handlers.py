@@ -7,11 +7,11 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.runs.connections import OpenStream
 from routes.protocol.route import Body, Route, tagged
-from routes.protocol.sse import expire
+from routes.protocol.sse import END, NOTHING, expire
 from routes.services import current_principal, services_of
 
 BODY = Body({"jsonrpc": "text", "method": "text"}, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
@@ -26,15 +26,27 @@ class ApplicationResponse(Response):
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams = False
+
+        async def sent(message: Message) -> None:
+            nonlocal streams
+            await send(message)
+            if message["type"] == "http.response.start":
+                streams = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
+            if message["type"] == "http.response.start" and streams:
+                await send(NOTHING)  # a head waits for the first event otherwise
+
         with self._place:
             self._place.check()
         try:
             async with asyncio.timeout(None) as until:
                 self._place.cut = partial(expire, until)
-                await self._application(scope, receive, send)
+                await self._application(scope, receive, sent)
         except TimeoutError:
             if not until.expired():
                 raise
+            if streams:
+                await send(END)
         finally:
             self._place.leave()
 

@@ -77,38 +77,50 @@ WORKERS = {
 # Documents of models in a frame: their own scripts and styles, and nothing that leaves it. `Connection-Allowlist` is
 # for what content policies do not see: WebRTC, preconnects, host names, the frame's own navigation.
 FRAME = "frame/artefact.html"
-FRAME_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'unsafe-inline' 'unsafe-eval'",
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "font-src data:",
-        "media-src data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'self'",
-        "sandbox allow-scripts",
-        "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
-        "trusted-types own default",
-    )
+FRAME_POLICY = (
+    "default-src 'none'",
+    "connect-src{connect}",
+    "script-src 'unsafe-inline' 'unsafe-eval'{resource}",
+    "style-src 'unsafe-inline'{resource}",
+    "img-src data: blob:{resource}",
+    "font-src data:{resource}",
+    "media-src data: blob:{resource}",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+    "sandbox allow-scripts",
+    "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
+    "trusted-types own default",
 )
+LONGEST_ORIGINS = 4_000  # characters
+# Origins that a frame may be opened for, which are those of an app that an admin has allowed.
+REACHED = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
 DEVICES = (
     *("accelerometer", "autoplay", "camera", "clipboard-read", "clipboard-write", "display-capture"),
     *("encrypted-media", "fullscreen", "geolocation", "gyroscope", "hid", "microphone", "midi", "payment"),
     *("picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "serial", "usb"),
 )
 OFFLINE = {"Connection-Allowlist": "()"}
-FRAME_HEADERS = OFFLINE | {
-    "Content-Security-Policy": FRAME_POLICY,
-    "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
-    "X-DNS-Prefetch-Control": "off",
-}
+
+
+def frame_headers(asked: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a frame that may `connect` to some origins, load a `resource` from some, and no other."""
+    origins = {name: REACHED.findall(asked.get(name, "")[:LONGEST_ORIGINS]) for name in ("connect", "resource")}
+    sources = {name: "".join(f" {origin}" for origin in found) for name, found in origins.items()}
+    reached = " ".join(f'"{origin}"' for found in origins.values() for origin in found)
+    return {
+        "Connection-Allowlist": f"({reached})",
+        "Content-Security-Policy": "; ".join(FRAME_POLICY).format_map(sources),
+        "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
+        "X-DNS-Prefetch-Control": "off",
+    }
+
+
 # An empty page by which a browser shows that it heeds `Connection-Allowlist`: its content policy would allow what the
 # other header refuses.
 PROBE = "frame/probe.html"
 PROBE_HEADERS = OFFLINE | {"Content-Security-Policy": "default-src 'none'; connect-src 'self'; frame-ancestors 'self'"}
-OWN_HEADERS = WORKERS | {FRAME: FRAME_HEADERS, PROBE: PROBE_HEADERS}
+OWN_HEADERS = WORKERS | {PROBE: PROBE_HEADERS}
 DOCUMENTS = (".html", ".svg")
 ASK_AGAIN = "no-cache"  # each time, which 304 answers as a rule
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -221,7 +233,7 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
         raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")
     small = _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{file.tag}-gzip"' if small else f'"{file.tag}"'
-    headers = _safety(name) | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
+    headers = _safety(name, request.query_params) | {"Cache-Control": cache_control, "Vary": vary, "ETag": tag}
     if tag in _tags(request.headers.get("if-none-match", "")):
         return Response(status_code=304, headers=headers)
     if small:
@@ -229,7 +241,9 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
     return Response(file.body, headers=headers, media_type=file.kind)
 
 
-def _safety(name: str) -> dict[str, str]:
+def _safety(name: str, asked: Mapping[str, str]) -> dict[str, str]:
+    if name == FRAME:
+        return frame_headers(asked)
     return OWN_HEADERS.get(name) or (HEADERS if name.endswith(DOCUMENTS) else PART)
 
 

@@ -30,6 +30,7 @@ ROOMS = (
     "feed",
     "markdown",
     "terminal",
+    "apps",
     "cards",
     "approvals",
     "notifications",

@@ -11,6 +11,7 @@ from tools.base.outcome import Progress, Result
 
 MARKDOWN = "markdown"  # the kind of a document that names none
 KINDS = ("fact", "preference", "event", "note", "lesson")  # of memories
+OVER = ("completed", "failed", "cancelled")  # of the states of a task
 FACT = KINDS[0]  # the kind of a memory that names none
 
 
@@ -22,6 +23,18 @@ class Document(Struct, frozen=True):
     kind: str
     version: int
     text: str
+
+
+class RemoteTask(Struct, frozen=True):
+    """A call that goes on at an MCP server as the `task` of this id, as of an event `tool.task`."""
+
+    server: str
+    task: str
+    status: str
+    since: float
+    message: str | None = None
+    poll_s: float | None = None
+    ttl_s: float | None = None
 
 
 class DocumentAccess(Protocol):

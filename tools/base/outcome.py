@@ -104,7 +104,8 @@ class Result(Struct, frozen=True):
     `advice` is the end of the text that says to the model what to do next; it is no part of what people read.
 
     `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
-    has read, besides those that its arguments show. `app` is a `tools.mcp.apps.App`, which shows it to people.
+    has read, besides those that its arguments show. `structured` is the text as an object, for programs. `app` is a
+    `tools.mcp.apps.App`, which shows it to people.
     """
 
     ok: bool
@@ -114,6 +115,7 @@ class Result(Struct, frozen=True):
     pictures: tuple[bytes, ...] = ()
     labels: tuple[str, ...] = ()
     advice: str = ""
+    structured: Any = None
     app: Any = None
 
     __repr__ = repr_without("pictures", "app")

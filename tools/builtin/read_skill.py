@@ -6,7 +6,6 @@ from parsing import Arguments
 from tools.base.outcome import ToolFailed
 from tools.tool import Context
 
-NAME = "read_skill"
 MOST_NAMED = 32
 
 

@@ -21,6 +21,7 @@ class CallContext(Struct, eq=False):
     sent: bool = False
     unsent: bool = False
     lost: str = ""  # why the connection was lost during the call
+    task: str = ""  # the id of the task that it has become, which outlives the connection
     status: int = 0  # of HTTP, when it was refused
     notes: list[str] = field(default_factory=list)
     messages: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))

@@ -7,11 +7,13 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from parsing import Arguments
+from tools.base.access import OVER, RemoteTask
 from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result
 from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
     from tools.mcp.connection.session import McpSession
+    from tools.mcp.connection.task_following import TaskFollower
 
+FOLLOWING = "tools.mcp.connection.task_following"  # it imports the SDK
+POLL_S = 60.0  # at most passes between two polls of a task
 _MANY = 400  # characters of a server's error message
 _SESSION_LOST = ("session not found", "session terminated", "not initialized")
 
@@ -49,8 +54,11 @@ class ServerCall:
         self._hooks = hooks
         self._limits: Timeouts = server.config.tool_timeouts.get(tool, server.config.timeouts)
         self._total_s = min(self._limits.total_s, context.time_limit_s)
+        self._idle_s = self._limits.idle_s
         self._began = time.monotonic()
         self._session: McpSession | None = None
+        self._follower: TaskFollower | None = None
+        self._status = context.task.status if context.task else ""  # of the task, as it is stored
 
     async def run(self) -> AsyncGenerator[Progress | Result, None]:
         """Yield progress, and at the end the result."""
@@ -69,7 +77,8 @@ class ServerCall:
         finally:
             server.calls -= 1
             server.used_at = time.monotonic()
-            server.slots.release()
+            if self._follower is None:
+                server.slots.release()
 
     async def _attempts(self) -> AsyncGenerator[Progress | Result, None]:
         for is_last in (False, True):
@@ -94,6 +103,9 @@ class ServerCall:
                 yield self._failed("unavailable", f"{outcome.why}. The call did not run.")
 
     async def _request(self, call: CallContext) -> CallToolResult:
+        if self._context.task:
+            await asyncio.to_thread(import_module, FOLLOWING)
+            return await self._follow(call, self._context.task)
         session = await self._connected(call)
         name = self._tool
         if name in self._server.catalogue.held:
@@ -103,7 +115,24 @@ class ServerCall:
             )
         if name not in self._server.catalogue.listed:
             raise Unavailable(f"{self._server.config.name} has no tool {line(name)} any more. Use another one.")
-        return await session.call_tool(call, self._arguments)
+        result = await session.call_tool(call, self._arguments)
+        task = import_module(FOLLOWING).begun(self._server.config.name, result)
+        return await self._follow(call, task) if task else result
+
+    async def _follow(self, call: CallContext, task: RemoteTask) -> CallToolResult:
+        """Follow the task that the call has become. It takes no slot: between polls nothing is under way."""
+        self._follower = import_module(FOLLOWING).TaskFollower(self._server, call, task, self._on_task)
+        self._server.slots.release()
+        return await self._follower.result()
+
+    async def _on_task(self, task: RemoteTask) -> None:
+        """Take the limits of a task, which has a total of its own, and store each new status."""
+        self._idle_s = self._limits.idle_s + POLL_S
+        left_s = task.since + task.ttl_s - time.time() if task.ttl_s else float("inf")
+        self._total_s = min(self._context.time_limit_s, time.monotonic() - self._began + left_s)
+        if self._context.keep_task and task.status != self._status:
+            self._status = task.status
+            await self._context.keep_task(task)
 
     async def _connected(self, call: CallContext) -> McpSession:
         """Return the connection. From here on it is the server's time."""
@@ -130,7 +159,7 @@ class ServerCall:
         if call.open_questions:
             return float("inf")
         total = self._began + call.question_s + self._total_s
-        return min(total, call.alive_at + self._limits.idle_s) if self._session else total
+        return min(total, call.alive_at + self._idle_s) if self._session or self._follower else total
 
     def _progress(self, call: CallContext) -> Progress:
         return Progress(round(time.monotonic() - self._began, 3), tail=tuple(call.messages), lines=call.count)
@@ -150,6 +179,9 @@ class ServerCall:
         if isinstance(cause, Unavailable):
             return self._failed("unavailable", str(cause))
         message = line(str(cause))[:_MANY] or type(cause).__name__
+        if self._follower:
+            end = "" if self._follower.task.status in OVER else " Its outcome is unknown. Check before doing it again."
+            return self._failed("protocol_error", f"{name} did not finish the task of this call: {message}.{end}")
         if self._is_session_lost(message, call) or call.lost or (self._session and self._session.gone):
             return self._lost(call, call.lost or message)
         if call.unsent:
@@ -180,7 +212,7 @@ class ServerCall:
 
     def _overdue(self, call: CallContext) -> Result:
         total = time.monotonic() - self._began - call.question_s >= self._total_s
-        bound = f"{self._total_s:g} s" if total else f"{self._limits.idle_s:g} s without a sign of life"
+        bound = f"{self._total_s:g} s" if total else f"{self._idle_s:g} s without a sign of life"
         return self._failed(
             "timeout",
             f"{self._server.config.name} did not answer within {bound}. It was asked to stop, but the call may still "
@@ -195,7 +227,8 @@ class ServerCall:
         text = await result_text(result, call.notes, self._keep)
         if result.is_error:
             self._server.log.add(f"{line(self._tool)}: tool_error: {text[:_MANY]}")
-        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result))
+        structured = result.structured_content
+        return Result(ok=not result.is_error, text=text, pictures=pictures_of(result), structured=structured)
 
     async def _keep(self, content: bytes) -> str:
         return await self._hooks.keep(self._context, content) if self._hooks.keep else "not kept"

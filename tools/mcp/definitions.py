@@ -62,8 +62,6 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
     name = raw["name"]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TOOL_NAME:
         raise UnusableDefinition(f"its name has more than {MAX_TOOL_NAME} characters, or none")
-    if (raw.get("execution") or {}).get("taskSupport") == "required":
-        raise UnusableDefinition("it works only as a task, which is not supported")
     pinned = {key: raw[key] for key in _PINNED if raw.get(key) is not None}
     if ui := _ui_of(raw.get("_meta")):
         pinned["_meta"] = {"ui": ui}

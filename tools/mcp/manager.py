@@ -32,7 +32,7 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.offer_calls import OfferRequest, ResourceCall
+from tools.mcp.offer_calls import CALLS, OfferRequest
 from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
@@ -102,7 +102,7 @@ class Manager:
 
     def _tool(self, name: str, server: Server, one: Definition) -> Tool:
         server_name = server.config.name
-        run = self._running(server_name, one.name, ResourceCall if one is OFFER_TOOLS["resources"] else AppCall)
+        run = self._running(server_name, one.name, CALLS.get(one.name, AppCall))
         leaves = partial(call_sent, server_name, one.name)
         origin = Origin(server_name, one.name, one.hints)
         seen_by = tuple(one.ui.get("visibility", BOTH))

@@ -19,7 +19,7 @@ _DIGITS = 10
 _SERVER_PART = 20
 _QUESTION = "elicitation"  # reserved: a person could mistake a call of such a tool for a question
 _OFFER = "offer"  # in place of any name that is not reserved
-_OFFERS = ("resources", "prompts")  # reserved: the host's own tools
+_OFFERS = ("resources", "prompts", "skills")  # reserved: the host's own tools
 _ODD = lazy_pattern(r"[^A-Za-z0-9_-]")
 _HASHED = lazy_pattern(rf"_[0-9a-f]{{{_DIGITS}}}")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from tools.mcp.call_context import CallContext
 from tools.mcp.calls import ServerCall
 from tools.mcp.model import Hooks
 from tools.mcp.server import Server
-from tools.tool import Context
+from tools.mcp.skills import skills_tool
+from tools.tool import SKILL_REQUEST, Context
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -38,6 +40,21 @@ class ResourceCall(ServerCall):
             lambda client: requests.resource_result(client, uri, session.offers),
         )
         return result
+
+
+class SkillCall(ServerCall):
+    """A model's call for an accepted skill, for a file of one, or for the list of them."""
+
+    async def _request(self, call: CallContext) -> CallToolResult:
+        session = await self._connected(call)
+        skills, name = self._server.catalogue.skills, self._arguments.get("name", "")
+        _, listing = skills_tool(self._server.config.name, skills)
+        read = partial(import_module(REQUESTS).skill_result, skills, name, listing.description, session.dirty.set)
+        result: CallToolResult = await session.request(call, "resources/read" if name else "", read)
+        return result
+
+
+CALLS: Mapping[str, type[ServerCall]] = {"resources/read": ResourceCall, SKILL_REQUEST: SkillCall}
 
 
 class OfferRequest(ServerCall):

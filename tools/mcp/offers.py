@@ -67,13 +67,14 @@ class Prompt(Struct, frozen=True):
 
 
 class Offers(Struct, frozen=True):
-    """The resources and prompts of a server now. The notes name how many of them are left out."""
+    """The resources, prompts and skills of a server now. The notes name how many of them are left out."""
 
     resources: Sequence[Resource] = ()
     templates: Sequence[ResourceTemplate] = ()
     prompts: Sequence[Prompt] = ()
     notes: Sequence[str] = ()
     prompt_notes: Sequence[str] = ()
+    skills: Sequence[Mapping[str, Any]] = ()  # not checked yet
 
     @property
     def features(self) -> list[Feature]:
@@ -137,7 +138,7 @@ def _prompt(raw: Mapping[str, Any]) -> Prompt:
     arguments = [
         PromptArgument(one["name"], _text(one.get("description")), bool(one.get("required")))
         for one in list(raw.get("arguments") or ())[:MAX_ARGUMENTS]
-        if _is_plain(one["name"])
+        if is_plain(one["name"])
     ]
     return Prompt(raw["name"], _text(raw.get("title")), _text(raw.get("description")), arguments)
 
@@ -150,7 +151,7 @@ def _within(kind: str, found: Iterable[V], key: str, notes: list[str]) -> Sequen
         name = getattr(one, key)
         if name in by_key:
             continue
-        if not _is_plain(name) or len(by_key) >= MAX_LISTED:
+        if not is_plain(name) or len(by_key) >= MAX_LISTED:
             left_out += 1
         else:
             by_key[name] = one
@@ -159,6 +160,6 @@ def _within(kind: str, found: Iterable[V], key: str, notes: list[str]) -> Sequen
     return tuple(by_key.values())
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Return whether a name can be given back as it is read."""
     return 0 < len(name) <= MAX_URI and name == visible(name).strip() and name.splitlines() == [name]

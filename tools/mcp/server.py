@@ -21,6 +21,7 @@ from tools.mcp.definitions import Definition
 from tools.mcp.model import Hooks, NeedsAuth, PinStore, ServerConfig, ServerState, ToolsChanged
 from tools.mcp.names import offer_name, public_name
 from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
+from tools.mcp.skills import skills_tool
 from tools.mcp.trust_pins import Catalogue
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Server:
         self.session: McpSession | None = None
         self.used_at = time.monotonic()
         self.calls = 0
+        self.cancelling: set[asyncio.Task[None]] = set()  # requests to end tasks
         self.first_wait_ends: float | None = None  # no turn waits longer for the tools, if they were never listed
         self._offers = Offers()  # as last listed
         self._services = services
@@ -123,10 +125,12 @@ class Server:
         return offer_name(self.config.name, feature)
 
     def listed(self) -> list[tuple[str, Definition]]:
-        """Return the tools by their public names, with the host's own for resources if there are any and are wanted."""
+        """Return the tools by their public names, with the host's own for resources and skills, if wanted."""
         tools = [(self.public(name), one) for name, one in self.catalogue.listed.items()]
         if "resources" in self.catalogue.features and self.catalogue.is_wanted("resources"):
             tools.append((self.offer_name("resources"), OFFER_TOOLS["resources"]))
+        if self.catalogue.skills:
+            tools.append(skills_tool(self.config.name, self.catalogue.skills))
         return tools
 
     def start(self) -> None:
@@ -342,7 +346,7 @@ class Server:
 
     async def _offered(self, tools: Sequence[dict[str, Any]], instructions: str, offers: Offers) -> None:
         """Take the server's tools, each time they are listed."""
-        changes = self.catalogue.take(tools, instructions, offers.features)
+        changes = self.catalogue.take([*tools, *offers.skills], instructions, offers.features)
         for note in self.catalogue.notes:
             self.log.add(note)
         await self.save()

@@ -12,9 +12,11 @@ from tools.base.permit import canonical
 from tools.base.rights import Origin
 from tools.mcp.definitions import PAGES, Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
-from tools.mcp.names import is_wanted, public_name
+from tools.mcp.names import is_wanted, offer_name, public_name
+from tools.mcp.skills import MAX_SKILLS, is_skill, pinned_skill, skill_definition
+from tools.tool import SKILL_REQUEST
 
-REQUESTS = ("resources/read", "prompts/get")  # named so, a tool would have the trust that is declared for these
+REQUESTS = ("resources/read", "prompts/get", SKILL_REQUEST)  # a tool named so would have the trust declared for these
 
 
 def identity_of(config: ServerConfig) -> str:
@@ -24,13 +26,14 @@ def identity_of(config: ServerConfig) -> str:
 
 
 class Catalogue:
-    """The tools of one server. `unsaved` are the pins that are to be stored."""
+    """The tools and skills of one server. `unsaved` are the pins that are to be stored."""
 
     def __init__(self, config: ServerConfig, pins: Iterable[Pin] = (), eased_by: EasedBy | None = None) -> None:
         self.config = config
         self._eased_by = eased_by
         self.identity = identity_of(config)
         self.listed: dict[str, Definition] = {}
+        self.skills: dict[str, Definition] = {}
         self.held: dict[str, HeldTool] = {}
         self.notes: list[str] = []
         self.unsaved: list[Pin] = []
@@ -60,7 +63,8 @@ class Catalogue:
         """Trust what was trusted before of this same server."""
         self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
         for pin in self._pins.values():
-            if _is_tool(pin.tool) and pin.listed and self.is_wanted(pin.tool):
+            wanted = "skills" if is_skill(pin.tool) else pin.tool
+            if _is_tool(pin.tool) and pin.listed and self.is_wanted(wanted):
                 self._list(pin.definition)
 
     def follow(self, pins: Iterable[Pin]) -> bool:
@@ -84,16 +88,16 @@ class Catalogue:
     def take(
         self, offered: Iterable[Mapping[str, Any]], instructions: str, features: Sequence[str] = ()
     ) -> ToolsChanged | None:
-        """Take the server's current tools; return the changes, None when there are none."""
+        """Take the server's current tools and skills; return the changes, None when there are none."""
         features_before = self.features
         if tuple(features) != features_before and (pin := self._pins.get(INSTRUCTIONS)):
             self._keep(replace(pin, definition={**pin.definition, "features": list(features)}))
-        before, held_before = set(self.listed), self.held
+        before, held_before = {*self.listed, *self.skills}, self.held
         self._offered = self._read(offered)
         self._offered[INSTRUCTIONS] = _instructions_definition(instructions, features)
         self._offered |= self._pages
         is_first = not self._pins
-        self.listed, self.held = {}, {}
+        self.listed, self.skills, self.held = {}, {}, {}
         for name, one in self._offered.items():
             pin = self._pins.get(name)
             if pin is None and (is_first or not _is_tool(name) or not (why := self._suspect(one))):
@@ -107,7 +111,8 @@ class Catalogue:
         gone = [name for name, pin in self._pins.items() if pin.listed and name not in self._offered]
         for name in filter(_is_tool, gone):
             self._keep(replace(self._pins[name], listed=False))
-        added, removed = set(self.listed) - before, before - set(self.listed) - set(self.held)
+        listed = {*self.listed, *self.skills}
+        added, removed = listed - before, before - listed - set(self.held)
         if not added and not removed and self.held == held_before and self.features == features_before:
             return None
         return ToolsChanged(self.config.name, tuple(sorted(added)), tuple(sorted(removed)), tuple(self.held.values()))
@@ -131,8 +136,10 @@ class Catalogue:
         if self.config.new_tools == "hold":
             return "It is new."
         server = self.config.name
-        origin = Origin(server, one.name, one.hints)
-        eased_by = self._eased_by(public_name(server, one.name), origin) if self._eased_by else ""
+        public, origin = public_name(server, one.name), Origin(server, one.name, one.hints)
+        if is_skill(one.name):
+            public, origin = offer_name(server, "skills"), Origin(server, SKILL_REQUEST)
+        eased_by = self._eased_by(public, origin) if self._eased_by else ""
         return f"It is new, and {eased_by} would give it fewer checks than an unknown tool has." if eased_by else ""
 
     def approve(self, tool: str | None, digest: str | None = None) -> list[str]:
@@ -149,17 +156,21 @@ class Catalogue:
         found: dict[str, Definition] = {}
         self.notes = []
         for raw in offered:
-            shown = str(raw.get("name"))[:80]
+            shown = str(raw.get("skill", raw).get("uri" if "skill" in raw else "name"))[:80]
             if not self.is_wanted(str(raw.get("name"))):
                 continue
             try:
-                one = definition(raw)
-            except UnusableDefinition as error:
+                one = skill_definition(raw["skill"]) if "skill" in raw else definition(raw)
+            except (UnusableDefinition, RecursionError) as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
-            if one.name in REQUESTS or one.name.startswith(PAGES):
+            is_page = one.name.startswith(PAGES)
+            if one.name in REQUESTS or is_page or is_skill(one.name) is not ("skill" in raw):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
+            if is_skill(one.name) and sum(map(is_skill, found)) == MAX_SKILLS:
+                self.notes.append(f"{shown} and what follows was left out: it has more than {MAX_SKILLS} skills.")
+                break
             if one.name in found:
                 self.notes.append(f"{shown} is there twice; the first is taken.")
             found.setdefault(one.name, one)
@@ -171,7 +182,7 @@ class Catalogue:
 
     def _trust(self, one: Definition, *, again: bool = True) -> None:
         if _is_tool(one.name):
-            self.listed[one.name] = one
+            (self.skills if is_skill(one.name) else self.listed)[one.name] = one
         if again:
             self._keep(Pin(self.config.name, self.identity, one.name, one.digest, one.pinned))
 
@@ -181,10 +192,10 @@ class Catalogue:
 
     def _list(self, pinned: Mapping[str, Any]) -> None:
         try:
-            one = definition(pinned, trusted=True)
+            one = pinned_skill(pinned) if "files" in pinned else definition(pinned, trusted=True)
         except (UnusableDefinition, KeyError):  # stored by another version
             return
-        self.listed[one.name] = one
+        self._trust(one, again=False)
 
 
 def _is_tool(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from app.context.persona import Persona
 from app.context.project_files import ProjectContext
 from app.context.prompt import Override, Prompt, shared_opening
 from app.context.run_rules import RunFacts, run_rules
-from app.context.server_notes import notes_of_servers
+from app.context.server_notes import SKILLS, notes_of_servers, titled
 from app.context.skills import skill_lines
 from app.context.view import Opening
 from app.core.clock import Clock
@@ -31,7 +31,7 @@ from tools.tool import Tool
 
 class RunTexts(Struct, frozen=True):
     """Persona, override (`system` of the request), project and the instructions of profiles (`profile`) stay as they
-    are now in all rounds of the run.
+    are now in all rounds of the run. `server_skills` are those of MCP servers that it may read, by server.
     """
 
     settings: Settings
@@ -43,6 +43,7 @@ class RunTexts(Struct, frozen=True):
     profile: str = ""
     secrets: str = ""
     facts: RunFacts | None = None
+    server_skills: Callable[[], Mapping[str, str]] = dict
 
     async def sources(self, session: str) -> Sequence[Source]:
         """The texts of others that a model reads besides the messages of its session."""
@@ -61,15 +62,17 @@ class RunTexts(Struct, frozen=True):
             guards=guards,
             project=self.project.agents,
             profile=self.profile,
-            skills=skill_lines(self.project.skills),
             secrets=self.secrets,
         )
 
         def write(tools: Sequence[Tool], *, call_form: CallForm, **form: Any) -> Sequence[Message]:
             window, share = route.known_window, self.settings.mcp_tools_share
             notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
+            skills = filter(
+                None, (skill_lines(self.project.skills), titled(self.server_skills(), window, share, SKILLS))
+            )
             native = call_form is CallForm.NATIVE
             rules = run_rules(self.facts, tools, window, native=native) if self.facts else ""
-            return fixed(tools, notes=notes, rules=rules, call_form=call_form, **form)
+            return fixed(tools, notes=notes, rules=rules, skills="\n\n".join(skills), call_form=call_form, **form)
 
         return Prompt(Clock(self.settings.time_zone), lesson, write)

@@ -7,7 +7,7 @@
 The history says which replies and results are whole, the log what the client has seen of the last, cut one. By these:
 
 - a call that was not started is made now; one that was started is made again only if all that it does is read, and is
-  answered as interrupted otherwise: its outcome is unknown;
+  answered as interrupted otherwise: its outcome is unknown; one that has become a task of an MCP server is followed on;
 - a call that waits for a person waits on, under the same approval;
 - half a reply is kept as far as the client has seen it, and the next request goes on from there; a request without a
   visible word is made again;

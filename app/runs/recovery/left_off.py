@@ -13,6 +13,7 @@ from app.storage.approvals import ApprovalRow
 from app.storage.runs import InboxRow
 from app.transcript.run_request import RunRequest
 from app.transcript.run_totals import RunTotals
+from tools.base.access import RemoteTask
 
 RESUMED = "resumed"  # the code of a notice
 WAITED = "The server was restarted; the run goes on where it waited."
@@ -31,7 +32,7 @@ class LeftOff(Struct, frozen=True):
     run begins in the history, and `totals` is what it has used; `before` was that when its last round began.
 
     `reply` is the last reply, if the history has it, and `calls` are those in it without a result. Calls of `unknown`
-    had been started and may have had an effect; those of `started` only read, and may be made again.
+    had been started and may have had an effect; those of `started` only read, and may be made again, or are `tasks`.
     `half`: what the log shows of a reply that the history does not have, of so many `characters`, and `dropped` the
     calls that were being written in it, with their names. `asked` says that a request had begun.
     """
@@ -49,6 +50,7 @@ class LeftOff(Struct, frozen=True):
     calls: Unanswered = field(default_factory=Unanswered)
     unknown: Sequence[AskedCall] = ()
     started: Collection[str] = ()
+    tasks: Mapping[str, RemoteTask] = field(default_factory=dict)
     handed: Collection[str] = ()
     asked: bool = False
     half: str = ""

@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Sequence
 
+from msgspec import convert
+
 from app.core.document_events import DocumentFinished, DocumentStarted
 from app.core.events import (
     ApprovalRequired,
@@ -20,6 +22,7 @@ from app.core.events import (
     ToolFinished,
     ToolProgress,
     ToolRejected,
+    ToolTask,
     Usage,
 )
 from app.core.messages import AskedCall, unanswered
@@ -35,6 +38,7 @@ from app.storage.store import Store
 from app.transcript.run_request import CARRIES, LABELS, UNASKED, UNTRUSTED, RunRequest
 from app.transcript.run_totals import logged, totals_of
 from app.transcript.timings import seconds_of
+from tools.base.access import RemoteTask
 
 OPEN = "pending"
 
@@ -62,7 +66,8 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
     reply = messages[replies[-1]] if is_kept else None
     pending = list(unanswered(messages[begins:]))
     ran = await store.started_calls(row.id)
-    unknown = [call for call in pending if call.id in ran and not repeats(agent, call)]
+    tasks = {one["call"]: convert(one, RemoteTask) for _, one in logged(events, (ToolTask.type,))}
+    unknown = [call for call in pending if call.id in ran and call.id not in tasks and not repeats(agent, call)]
     calls = [call for call in pending if call not in unknown]
     approval = _approval_of(questions, calls)
     shown, characters = ("", 0) if is_kept else _written(since)
@@ -80,6 +85,7 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
         calls=unanswered_calls(calls, approval, events),
         unknown=unknown,
         started={call.id for call in calls if call.id in ran},
+        tasks=tasks,
         handed=await store.handed_calls(row.id),
         asked=bool(rounds) and not is_kept,
         half=shown,

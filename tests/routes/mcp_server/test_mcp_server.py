@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import os
+import sys
+import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, ToolListChangedNotification
 
 from app.models.scripted import Pause, Scripted
-from tests.support.mcp.served import helper, serving_mcp, write_list
+from app.storage.tokens import TokenRevoked
+from routes.access.token_text import fingerprint
+from routes.mcp_server.calls import TASKS
+from tests import ROOT
+from tests.support.access.people import bearer
+from tests.support.mcp.served import READS, helper, serving_mcp, write_list
+from tests.support.models.pictures import png
+from tests.support.server.dragoman_process import server
+from tests.support.server.killing import TERMINAL
 from tests.support.server.serving import Served, Silence, answer_in, serving
 
 pytestmark = pytest.mark.anyio
 
 ERAS = ("2026-07-28", "legacy")
+ACCEPT, JSON = "application/json, text/event-stream", "application/json"
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+TINY_PNG = png(1, 1)
 CALL = "I look.\n```bash\necho hi\n```\n"
 
 
@@ -47,15 +70,15 @@ async def test_a_client_asks_the_agent_and_calls_tools(tmp_path: Path, mode: str
             assert [tool.name for tool in listed] == ["ask_agent", *offered]
             answer = await client.call_tool("ask_agent", {"message": "Look"}, progress_callback=note)
             assert answer_in(answer.content[-1].text) == "It printed hi."  # type: ignore[union-attr]
-            assert "bash runs" in messages and "bash: done" in messages
+            assert {"bash runs", "bash: done", "hi"} & {*messages}, messages
             again = {"message": "And?", "session": answer.structured_content["session"]}
             assert (await client.call_tool("ask_agent", again)).content[-1].text == "Nothing else."  # type: ignore[union-attr]
             result = await client.call_tool("bash", {"command": "echo direct"})
             assert result.content[0].text.startswith("direct") and not result.is_error  # type: ignore[union-attr]
             with pytest.raises(MCPError, match="there is no 'nothing'"):
                 await client.call_tool("nothing", {})
-            with pytest.raises(MCPError, match="message"):
-                await client.call_tool("ask_agent", {})
+            for wrong in ({}, {"message": 1}, {"message": "x", "approval": "auto"}):
+                assert (await client.call_tool("ask_agent", wrong)).is_error
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -132,3 +155,186 @@ async def test_conversations_and_documents_are_resources(tmp_path: Path, mode: s
             for uri in ("dragoman://sessions/ses_other", "dragoman://documents/x", "file:///etc/passwd"):
                 with pytest.raises(MCPError):
                     await client.read_resource(uri)
+
+
+PICTURES = """
+from mcp.server.mcpserver import Image, MCPServer
+
+server = MCPServer("pictures")
+
+
+@server.tool()
+def measure() -> dict[str, int]:
+    return {"width": 2}
+
+
+@server.tool()
+def draw() -> list[str | Image]:
+    return ["drawn", Image(data=bytes.fromhex("PNG"), format="png")]
+
+
+server.run()
+""".replace("PNG", TINY_PNG.hex())
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_structured_content_and_pictures_are_passed_on(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "pictures.py").write_text(PICTURES)
+    entry = {"command": sys.executable, "args": [str(tmp_path / "pictures.py")]}
+    async with serving_mcp(tmp_path, Scripted([]), {"p": entry}, tools=READS) as served:
+        async with connected(served, mode) as client:
+            measured = await client.call_tool("mcp__p__measure", {})
+            assert measured.structured_content == {"width": 2}
+            text, picture = (await client.call_tool("mcp__p__draw", {})).content
+            assert text.text.startswith("drawn")  # type: ignore[union-attr]
+            assert base64.b64decode(picture.data) == TINY_PNG  # type: ignore[union-attr]
+
+
+async def test_a_server_asks_through_the_client(tmp_path: Path) -> None:
+    asked = list[Any]()
+
+    async def answer(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params)
+        return ElicitResult(action="accept", content={"colour": "red", "shade": "dark"})
+
+    async with serving_mcp(tmp_path, Scripted([]), {"helpful": helper()}, tools=READS) as served:
+        for mode in ERAS:
+            async with connected(served, mode, elicitation_callback=answer) as client:
+                result = await client.call_tool("mcp__helpful__ask", {})
+                assert '"colour": "red"' in result.content[0].text  # type: ignore[union-attr]
+    assert all("Which colour?" in one.message and "colour" in one.requested_schema["properties"] for one in asked)
+
+
+class Raw:
+    """A client of 2026-07-28 that sends its requests itself, without a connection that lasts."""
+
+    def __init__(self, served: Served, headers: dict[str, str] | None = None, **capabilities: object) -> None:
+        self._served, self._headers, self._id = served, headers or {}, 0
+        self._meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        }
+
+    async def send(self, method: str, **params: Any) -> dict[str, Any]:
+        self._id += 1
+        name = next((params[key] for key in ("name", "taskId") if key in params), None)
+        body = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": {**params, "_meta": self._meta}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Accept": ACCEPT, **self._headers}
+        headers |= {"Mcp-Name": name} if name else {}
+        response = await self._served.client.post("/mcp", json=body, headers=headers)
+        text = response.text.rpartition("data: ")[2] if response.headers["content-type"] != JSON else response.text
+        answer: dict[str, Any] = json.loads(text)
+        return answer.get("result") or answer["error"]
+
+
+async def test_a_client_that_was_cut_off_takes_up_its_task(tmp_path: Path) -> None:
+    script = [('```write_file\n{"path": "a.txt", "content": "x"}\n```\n',), "It is written."]
+    async with serving(tmp_path, Scripted(script), approval_admin="ask") as served:
+        client = Raw(served, extensions={TASKS: {}}, elicitation={})
+        task = await client.send("tools/call", name="ask_agent", arguments={"message": "Write it"})
+        assert (task["resultType"], task["status"]) == ("task", "working")
+        again = Raw(served, extensions={TASKS: {}}, elicitation={})
+        while (seen := await again.send("tasks/get", taskId=task["taskId"]))["status"] == "working":
+            pass
+        [(call, form)] = seen["inputRequests"].items()
+        assert seen["status"] == "input_required" and "a.txt" in form["params"]["message"]
+        yes = {call: {"action": "accept", "content": {"decision": "approve"}}}
+        await again.send("tasks/update", taskId=task["taskId"], inputResponses=yes)
+        while (seen := await again.send("tasks/get", taskId=task["taskId"]))["status"] != "completed":
+            assert seen["status"] == "working"
+        assert answer_in(seen["result"]["content"][0]["text"]) == "It is written."
+        assert seen["result"]["structuredContent"]["run"] == task["taskId"]
+        assert (await Raw(served).send("tasks/get", taskId=task["taskId"]))["code"] == -32021
+        assert (await again.send("tasks/get", taskId="run_other"))["code"] == -32602
+
+
+async def test_a_task_is_cancelled(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted([("Wait", Pause(silence := Silence()))])) as served:
+        client = Raw(served, extensions={TASKS: {}})
+        task = (await client.send("tools/call", name="ask_agent", arguments={"message": "Go"}))["taskId"]
+        await silence.noticed.wait()
+        assert await client.send("tasks/cancel", taskId=task)
+        assert (await client.send("tasks/get", taskId=task))["status"] == "cancelled"
+
+
+async def test_principals_have_their_own_only(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello, Ann.", ("Wait", Pause(Silence()))])) as served:
+        ann, bob = await bearer(served, "ann"), await bearer(served, "bob", "guest")
+        session = await Raw(served, ann).send("tools/call", name="ask_agent", arguments={"message": "Hi"})
+        uri = f"dragoman://sessions/{session['structuredContent']['session']}"
+        assert "contents" in await Raw(served, ann).send("resources/read", uri=uri, name=uri)
+        assert (await Raw(served, bob).send("resources/read", uri=uri, name=uri))["code"] == -32602
+        assert "bash" not in [tool["name"] for tool in (await Raw(served, bob).send("tools/list"))["tools"]]
+        task = await Raw(served, ann, extensions={TASKS: {}}).send(
+            "tools/call", name="ask_agent", arguments={"message": "Go"}
+        )
+        other = Raw(served, bob, extensions={TASKS: {}})
+        assert (await other.send("tasks/cancel", taskId=task["taskId"]))["code"] == -32602
+        for headers in ({}, {"Authorization": "Bearer dgm_wrong"}):
+            assert (await served.client.post("/mcp", json={}, headers=headers)).status_code == 401
+        # A session of the older era belongs to the principal that has begun it.
+        begun = await served.client.post("/mcp", json=INITIALIZE, headers={**ann, "Accept": ACCEPT})
+        assert begun.status_code == 200
+        named = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Accept": ACCEPT}
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        assert (await served.client.post("/mcp", json=ping, headers={**ann, **named})).status_code == 200
+        assert (await served.client.post("/mcp", json=ping, headers={**bob, **named})).status_code == 404
+        # Its streams are cut with its token.
+        async with served.client.stream("GET", "/mcp", headers={**ann, **named}) as stream:
+            assert stream.status_code == 200
+            await served.services.store.write(
+                [TokenRevoked(fingerprint(ann["authorization"].removeprefix("Bearer ")), time.time())]
+            )
+            await served.services.presence.revoked("ann")
+            with suppress(httpx2.RemoteProtocolError):
+                assert not [chunk async for chunk in stream.aiter_raw() if b"data:" in chunk]
+
+
+async def test_a_call_whose_server_was_killed_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    async with asyncio.timeout(60):
+        async with server(tmp_path, "http://127.0.0.1:9/v1") as (client, process):
+            served = cast("Served", SimpleNamespace(client=client))
+            call = Raw(served).send("tools/call", name="bash", arguments={"command": "echo x >> n; sleep 60"})
+            calling = asyncio.create_task(call)
+            while not (tmp_path / "work/n").exists():
+                await client.get("/livez")
+            process.kill()
+            with pytest.raises(httpx2.TransportError):
+                await calling
+        async with server(tmp_path, "http://127.0.0.1:9/v1") as (client, _):
+            [session] = (await client.get("/sessions")).json()["sessions"]
+            [run] = (await client.get(f"/sessions/{session['id']}")).json()["runs"]
+            events = [
+                json.loads(line[6:])
+                for line in (await client.get(f"/runs/{run['id']}/events")).text.splitlines()
+                if line.startswith("data: ")
+            ]
+            assert [one["type"] for one in events if one["type"] in TERMINAL] == [events[-1]["type"]]
+            [result] = [one for one in events if one["type"] == "tool.finished"]
+            assert not result["ok"] and "outcome is unknown" in result["text"], result
+    assert (tmp_path / "work/n").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_bridge_speaks_stdio_for_it(tmp_path: Path, mode: str) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served:
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_DATA_DIR": str(tmp_path / "data")}
+        words = ["-P", "-m", "routes.cli.main", "mcp", "serve", "--server", str(served.client.base_url)]
+        parameters = StdioServerParameters(command=sys.executable, args=words, env=environ, cwd=ROOT)
+        shown = list[str]()
+
+        async def decide(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            shown.append(params.message)
+            return ElicitResult(action="accept", content={"decision": "deny", "note": "not now"})
+
+        async with asyncio.timeout(60), Client(parameters, mode=mode, elicitation_callback=decide) as client:
+            assert "ask_agent" in [tool.name for tool in (await client.list_tools()).tools]
+            answer = await client.call_tool("ask_agent", {"message": "Hi"})
+            assert answer.content[0].text == "Hello."  # type: ignore[union-attr]
+            assert (await client.list_resources()).resources
+            call = {"name": "later", "message": "x", "cron": "0 9 * * *", "action": "add"}
+            denied = await client.call_tool("manage_schedules", call)
+            assert denied.is_error and "not now" in denied.content[0].text  # type: ignore[union-attr]
+        assert len(shown) == 1

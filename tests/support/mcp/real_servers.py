@@ -105,8 +105,12 @@ REAL = (
         "everything",
         lambda folder: node_server("everything"),
         "2025-11-25",
-        13,  # with ours for its resources; one that works only as a task is left out
-        lambda folder: [Call("get-sum", {"a": 2, "b": 40}, "42"), Call("echo", {"message": "hello"}, "Echo: hello")],
+        14,  # with ours for its resources
+        lambda folder: [
+            Call("get-sum", {"a": 2, "b": 40}, "42"),
+            Call("echo", {"message": "hello"}, "Echo: hello"),
+            Call("simulate-research-query", {"topic": "stones"}, "stones"),  # only as a task
+        ],
     ),
     Real(
         "basic-vanillajs",

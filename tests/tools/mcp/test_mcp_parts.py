@@ -140,7 +140,6 @@ UNUSABLE = (
     Definition({"name": "a", "inputSchema": nested(5000)}, "nested too deeply"),
     Definition({"name": "a", "inputSchema": {"properties": {"p": {"enum": ["x" * 3000] * 20}}}}, "40,000 characters"),
     Definition({"name": "a", "inputSchema": {"properties": {"p": {"pattern": "(("}}}}, "schema is wrong"),
-    Definition({"name": "a", "execution": {"taskSupport": "required"}}, "as a task"),
 )
 
 

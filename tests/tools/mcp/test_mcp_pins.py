@@ -116,12 +116,6 @@ async def test_unwanted_tools_are_neither_shown_nor_run() -> None:
         assert names(manager) == ["echo", "environment"]
 
 
-async def test_tools_that_need_tasks_are_left_out() -> None:
-    async with managing(faulty("task")) as manager:
-        assert "slow was left out" in (await ready(manager)).notes[0]
-        assert names(manager) == ["echo"]
-
-
 async def test_a_result_that_is_not_as_promised_has_a_note() -> None:
     async with managing(faulty("output")) as manager:
         await ready(manager)

@@ -118,7 +118,7 @@ async def test_over_http_it_is_found_again_after_a_restart(
         await life.enter_async_context(served(kind, port))
         assert (await total(manager, tmp_path)).text == SUM
         [status] = manager.status()
-        assert (status.state, status.protocol, len(status.tools)) == (ServerState.READY, "2025-11-25", 13)
+        assert (status.state, status.protocol, len(status.tools)) == (ServerState.READY, "2025-11-25", 14)
 
 
 async def total(manager: Manager, folder: Path) -> Result:

@@ -30,6 +30,9 @@ class ElicitationHandler:
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         # Over stdio a request does not name its call; it is clear only when there is one.
         call = current_call.get() or (next(iter(self._calls)) if len(self._calls) == 1 else None)
+        match context.meta:
+            case {"io.modelcontextprotocol/related-task": {"taskId": str(task)}}:  # of 2025-11-25
+                call = next((one for one in self._calls if one.task == task), call)
         question = self._question(params, call)
         if question is None or call is None or call.open_questions >= MOST_WAITING or call.question_count >= MOST_ASKED:
             return ElicitResult(action="decline")

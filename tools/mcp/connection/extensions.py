@@ -11,10 +11,11 @@ from tools.mcp.apps import MIME_TYPE
 
 APPS = "io.modelcontextprotocol/ui"
 TASKS = "io.modelcontextprotocol/tasks"
+SKILLS = "io.modelcontextprotocol/skills"
 
-# By identifier, with the settings that the server gets.
-EXTENSIONS: Mapping[str, Mapping[str, Any]] = {
+EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
+    SKILLS: {},  # https://github.com/modelcontextprotocol/ext-skills
     APPS: {"mimeTypes": [MIME_TYPE]},  # https://github.com/modelcontextprotocol/ext-apps
 }
 

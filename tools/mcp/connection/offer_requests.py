@@ -1,8 +1,9 @@
-"""Requests for a server's resources and prompts."""
+"""Requests for a server's resources, prompts and skills."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from mcp import Client, MCPError
@@ -11,17 +12,28 @@ from mcp_types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    PaginatedRequest,
+    PaginatedRequestParams,
     PaginatedResult,
     ReadResourceResult,
     TextContent,
 )
-from pydantic import ValidationError
+from msgspec.structs import replace
+from pydantic import RootModel, ValidationError
 
+from tools.mcp.connection.extensions import SKILLS
+from tools.mcp.definitions import MAX_TEXT, Definition
 from tools.mcp.offers import MAX_LISTED, Offers, listing, offers_of
+from tools.mcp.server import Unavailable
+from tools.mcp.skills import FILE, fault_of, skill_file
 
 PAGES = 50
 
 Fetch = Callable[..., Awaitable[PaginatedResult]]  # of one page, from `cursor` on
+
+
+class _Skills(PaginatedResult):
+    skills: list[RootModel[dict[str, Any]]]
 
 
 async def pages(fetch: Fetch, field: str, most: int) -> list[dict[str, Any]]:
@@ -49,10 +61,16 @@ async def list_offers(client: Client) -> Offers:
         except (MCPError, ValidationError):  # it need not have each of them
             return ()
 
+    async def skill_page(cursor: str | None) -> _Skills:
+        request = PaginatedRequest[str](method="skills/list", params=PaginatedRequestParams(cursor=cursor))
+        return await client.session.send_request(request, _Skills)
+
     resources = await listed(client.list_resources, "resources") if has.resources else ()
     templates = await listed(client.list_resource_templates, "resource_templates") if has.resources else ()
     prompts = await listed(client.list_prompts, "prompts") if has.prompts else ()
-    return offers_of(resources, templates, prompts)
+    skills = await listed(skill_page, "skills") if SKILLS in (has.extensions or ()) else ()
+    offers = offers_of(resources, templates, prompts)
+    return replace(offers, skills=[{"name": "skills", "skill": one} for one in skills])
 
 
 async def resource_result(client: Client, uri: object, offers: Offers) -> CallToolResult:
@@ -60,6 +78,24 @@ async def resource_result(client: Client, uri: object, offers: Offers) -> CallTo
     if not isinstance(uri, str) or not uri:
         return CallToolResult(content=[TextContent(text=listing(offers))])
     return CallToolResult(content=_blocks(await client.read_resource(uri)))
+
+
+async def skill_result(
+    skills: Mapping[str, Definition], name: str, listing: str, on_change: Callable[[], None], client: Client
+) -> CallToolResult:
+    """Return a skill, or a file of it, as the result of a call. Raises Unavailable if it is not the pinned one."""
+    if not name:
+        return CallToolResult(content=[TextContent(text=listing)])
+    if not (found := skill_file(skills, name)):
+        raise Unavailable("There is no such skill or file. One that has changed waits until a person approves it.")
+    one, path = found
+    result = await client.read_resource(f"{one.name}/{path}")
+    if fault := await asyncio.to_thread(fault_of, one, path, result.contents):
+        on_change()
+        raise Unavailable(f"It was not read: {fault}. A skill that has changed waits until a person approves it.")
+    beside = ", ".join(name for name in one.pinned["files"] if path == FILE != name)[:MAX_TEXT]
+    note = [TextContent(text=f"[Its files, which read_skill shows by name/path: {beside}]")] if beside else []
+    return CallToolResult(content=[*_blocks(result), *note])
 
 
 def _blocks(result: ReadResourceResult) -> list[ContentBlock]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tools.mcp.connection.extensions import TASKS
+
 _BLOCKS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),
@@ -25,8 +27,12 @@ def repaired(method: str, result: dict[str, Any]) -> list[str]:
     match method:
         case "tools/list":
             return _tools(result)
-        case "tools/call":
+        case "tools/call" if result["resultType"] == "task" or ("task" in result and "content" not in result):
+            return _handle(result)
+        case "tools/call" | "tasks/result":
             return _content(result, is_modern=is_modern)
+        case "tasks/get" if isinstance(given := result.get("result"), dict):
+            return _content(given, is_modern=is_modern)
         case "resources/list" | "resources/templates/list" | "prompts/list":
             return _offers(result, *_LISTS[method])
         case "resources/read":
@@ -163,6 +169,14 @@ def _mend_annotations(tool: dict[str, Any]) -> None:
         tool["icons"] = [one for one in tool["icons"] if isinstance(one, dict) and isinstance(one.get("src"), str)]
     if tool.get("execution", {}).get("taskSupport") not in (None, "forbidden", "optional", "required"):
         del tool["execution"]
+
+
+def _handle(result: dict[str, Any]) -> list[str]:
+    """Put the task that a call was answered with, in either era, into the metadata of a result: the SDK knows none."""
+    task = dict(result) if result["resultType"] == "task" else result["task"]
+    result.clear()
+    result.update(resultType="complete", content=[], _meta={TASKS: task if isinstance(task, dict) else {}})
+    return []
 
 
 def _content(result: dict[str, Any], *, is_modern: bool) -> list[str]:

@@ -31,7 +31,7 @@ from tools.base.tasks import retrieve
 from tools.base.texts import shortened
 from tools.mcp.call_context import CallContext, current_call
 from tools.mcp.connection.elicitation import ElicitationHandler
-from tools.mcp.connection.extensions import declared
+from tools.mcp.connection.extensions import TASKS, declared
 from tools.mcp.connection.http import LastFailure, client_for, transport_for
 from tools.mcp.connection.offer_requests import list_offers, pages
 from tools.mcp.connection.server_log import ServerLog
@@ -91,7 +91,7 @@ class McpSession:
         self._log = log
         self._offer = offer
         self._over = asyncio.Event()
-        self._dirty = asyncio.Event()
+        self.dirty = asyncio.Event()  # what it offers is listed again
         self._outputs: dict[str, dict[str, Any]] = {}
         self._stdio: Stdio | None = None
         self._client: Client | None = None
@@ -119,7 +119,7 @@ class McpSession:
         try:
             async with asyncio.timeout(self._config.timeouts.start_s) as limit, self._entered() as client:
                 self._client = client
-                client.session.validate_tool_result = self._check  # type: ignore[method-assign]
+                client.session.validate_tool_result = self.check  # type: ignore[method-assign]
                 self.protocol = client.protocol_version
                 await self._list(client)
                 limit.reschedule(None)
@@ -141,7 +141,7 @@ class McpSession:
         for task in self._background:
             task.cancel()
         for call in self.calls:
-            call.lost = self.why
+            call.lost = "" if call.task else self.why
             call.touch()
 
     def _entered(self) -> Client:
@@ -170,8 +170,8 @@ class McpSession:
         """Call a tool. Errors are raised as the SDK raises them; the caller cancels its task and never awaits it."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            call.count += 1
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            call.count += 1
             call.messages.append(": ".join(filter(None, (share, visible(message or "")[:_LOG_LINE]))))
             call.touch()
 
@@ -195,7 +195,8 @@ class McpSession:
             ) as end:
                 return await _ended(send(self._client), end)
         finally:
-            self.calls.discard(call)
+            if not call.task:  # else who follows it holds it
+                self.calls.discard(call)
 
     def _start_background(self, client: Client) -> None:
         work = [self._relist(client)]
@@ -216,10 +217,10 @@ class McpSession:
         pause = _DEBOUNCE_S
         listed_at = loop.time()
         while True:
-            await self._dirty.wait()
+            await self.dirty.wait()
             pause = _DEBOUNCE_S if loop.time() - listed_at > _CALM_S else min(pause * 2, _MOST_DEBOUNCE_S)
             await asyncio.sleep(pause)
-            self._dirty.clear()
+            self.dirty.clear()
             listed_at = loop.time()
             try:
                 async with asyncio.timeout(LIST_S):
@@ -238,7 +239,7 @@ class McpSession:
             tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
         ) as notifications:
             async for _ in notifications:
-                self._dirty.set()
+                self.dirty.set()
 
     async def _list(self, client: Client) -> None:
         try:
@@ -248,6 +249,7 @@ class McpSession:
                 raise
             found = []  # it does not announce any
         self._outputs = {tool["name"]: tool["outputSchema"] for tool in found if "outputSchema" in tool}
+        self.traffic.task_tools = {one["name"] for one in found if one.get("execution") == {"taskSupport": "required"}}
         instructions = shortened(visible(client.instructions or ""), MAX_INSTRUCTIONS)
         await self._list_offers(client)
         await self._offer(found[:MAX_TOOLS], instructions, self.offers)
@@ -271,11 +273,11 @@ class McpSession:
         else:
             self.offers = task.result()
 
-    async def _check(self, name: str, result: CallToolResult) -> None:
+    async def check(self, name: str, result: CallToolResult) -> None:
         """Replace the SDK's check, which discards the result, and has no time limit."""
         call = current_call.get()
         schema = self._outputs.get(name)
-        if call is None or schema is None or result.is_error:
+        if call is None or schema is None or result.is_error or TASKS in (result.meta or {}):
             return
         if result.structured_content is None:
             call.notes.append("The server promises structured content for this tool, and sent none.")
@@ -286,7 +288,7 @@ class McpSession:
 
     async def _on_message(self, message: object) -> None:
         if isinstance(message, CHANGES):
-            self._dirty.set()
+            self.dirty.set()
         elif isinstance(message, Exception):
             self._log.add(f"A message could not be read: {str(message)[:_LOG_LINE]}")
 

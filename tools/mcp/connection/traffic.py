@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -31,6 +32,8 @@ class Traffic:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.junk = 0
+        self.tasks: dict[str, asyncio.Event] = {}  # set when the server sends news of a task, by its id
+        self.task_tools: Collection[str] = ()  # of 2025-11-25: called only as tasks
         self._note = note
         self._pending: dict[str, str] = {}
         self._left, self._at = BURST, time.monotonic()
@@ -39,6 +42,8 @@ class Traffic:
     def record_sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
             self._pending[str(message.id)] = message.method
+            if message.method == "tools/call" and message.params and message.params.get("name") in self.task_tools:
+                message.params["task"] = {}  # for which the SDK has no argument
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._pending.pop(str((message.params or {}).get("requestId")), None)
 
@@ -51,6 +56,9 @@ class Traffic:
                 return True
             case JSONRPCError(id=id) if self._pending.pop(str(id), None) is not None:
                 return True
+            case JSONRPCNotification(params={"taskId": str(task)}) if task in self.tasks:
+                self.tasks[task].set()
+                return self.may_pass()
             case JSONRPCNotification() | JSONRPCRequest():
                 return self.may_pass()
         self.may_pass()  # an answer to nothing

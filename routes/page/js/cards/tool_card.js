@@ -157,6 +157,15 @@ export class ToolCard {
     return tail;
   }
 
+  /** The app of the call's tool, below the head: it stays when the card is folded. */
+  async showApp(event) {
+    this.hasApp = true;
+    const { AppCard } = await import("../apps/app_card.js");
+    this.app ??= new AppCard(event, this.given.fields, this.view);
+    this.head.element.after(this.app.element);
+    this.#updateLayout();
+  }
+
   /** A picture that the call has returned. */
   showPicture(event) {
     this.pictures.append(fileElement(event, this.view.asked.session));
@@ -213,7 +222,7 @@ export class ToolCard {
     const state = this.#state;
     return {
       isRead: this.#chosen || this.tail.opened,
-      folds: state === "done" && this.pictures.hidden && !this.job,
+      folds: state === "done" && this.pictures.hidden && !this.job && !this.hasApp,
       failed: state === "failed" || state === "unknown",
       seconds: this.#seconds ?? 0,
       key: this.given.fields.path ?? this.call,
@@ -226,6 +235,7 @@ export class ToolCard {
     this.#untick?.();
     this.#untick = null;
     this.job?.then((tail) => tail.leave());
+    this.app?.leave();
   }
 
   /** A button for a branch that begins before this call, at the first event of it. */
@@ -329,7 +339,7 @@ export class ToolCard {
     this.body.hidden = !open;
     if (open) this.#drawResult();
     this.head.hideTitle(open && PROCESSES.has(this.name) && !this.given.element.hidden); // the body has the command
-    const brief = over && (!open || this.#result?.stays) && this.#result?.brief?.();
+    const brief = over && !this.app && (!open || this.#result?.stays) && this.#result?.brief?.();
     fill(this.brief, brief);
     this.brief.hidden = !brief;
   }

@@ -24,6 +24,7 @@ const HANDLERS = {
   "tool.started": (view, event) => view.card(event.call, event.name).start(event),
   "tool.progress": (view, event) => view.card(event.call).progress(event),
   "tool.finished": (view, event) => view.finish(event),
+  "tool.app": (view, event) => view.card(event.call, event.name).showApp(event),
   "tool.handed": (view, event) => view.finishedCard(event.call, event.name).hand(event),
   "tool.rejected": (view, event) => view.finishedCard(event.call ?? `rejected-${event.seq}`, event.name).reject(event),
   image: (view, event) => (event.call ? view.card(event.call) : view).showPicture(event),

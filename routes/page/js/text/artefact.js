@@ -12,7 +12,7 @@ import { escapeLine } from "./exact_text.js";
 import { guardFocus } from "./focus_guard.js";
 import { heedsAllowlist } from "./offline_proof.js";
 
-const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
+export const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
 const LONGEST = 2_000_000; // characters
 const HEIGHTS = [80, 640];
 const MOST_HEARD = 200; // messages of one second: a frame that says more keeps the page from drawing
@@ -150,29 +150,36 @@ class Artefact {
     if ((this.#given += 1) > MOST_GIVEN) return;
     try {
       const [given, heeds] = await Promise.all([DOCUMENTS[this.kind](this.source), heedsAllowlist()]);
-      frame.contentWindow?.postMessage({ ...given, heeds }, "*"); // it has no origin that could be named
+      frame.contentWindow?.postMessage({ ...given, heeds, at: FRAME }, "*"); // it has no origin that could be named
     } catch {
       this.#say("not_loaded");
     }
   }
 
-  /** Over the whole page. Where a browser cannot move a frame, it begins again. */
   #enlarge() {
-    const close = button(t("artefact.close"), () => box.close());
-    const tools = h("div", { class: "artefact-tools" }, close);
-    const box = h("dialog", { class: "artefact-full", "aria-label": t("artefact.frame") }, tools);
-    if (!this.#frame) return;
-    document.body.append(box);
-    box.addEventListener("close", () => {
-      if (this.#frame) move(this.#frame, this.place);
-      box.remove();
-    });
-    move(this.#frame, box);
-    box.showModal();
+    if (this.#frame) enlarge(() => this.#frame, this.place, t("artefact.frame"));
   }
 }
 
-function move(frame, place) {
+/** The frame over the whole page, with `more` above it. Where a browser cannot move a frame, it begins again. */
+export function enlarge(frame, place, label, more = null) {
+  const tools = h(
+    "div",
+    { class: "artefact-tools" },
+    button(t("artefact.close"), () => box.close()),
+  );
+  const box = h("dialog", { class: "artefact-full", "aria-label": label }, tools, more);
+  document.body.append(box);
+  box.addEventListener("close", () => {
+    if (frame()) move(frame(), place);
+    box.remove();
+  });
+  move(frame(), box);
+  box.showModal();
+  return box;
+}
+
+export function move(frame, place) {
   if (place.moveBefore && frame.isConnected && place.isConnected) place.moveBefore(frame, null);
   else place.append(frame);
 }

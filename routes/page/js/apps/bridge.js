@@ -1,0 +1,100 @@
+/** JSON-RPC 2.0 with an app in a frame: what it says may be anything, so it is read as JSON, checked and bounded. */
+
+const LONGEST = 1_000_000; // characters of a message
+const MOST_HEARD = { messages: 200, characters: 5_000_000 }; // within one second
+const MOST_OPEN = 20; // requests of an app that have no answer yet
+const [INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, REFUSED] = [-32600, -32601, -32602, -32000];
+
+/** An error that an app gets as the answer to its request. */
+export class RpcError extends Error {
+  constructor(message, code = REFUSED) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const invalid = (message) => new RpcError(message, INVALID_PARAMS);
+export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id.length <= 100);
+
+export class Bridge {
+  #heard = { since: 0, messages: 0, characters: 0 };
+  #open = new Map(); // requests of the app by id: what aborts them
+  #asked = []; // what takes the answers to ours, whose ids are their places
+
+  /**
+   * `send(message)` takes one to the app; `methods`: by name, `(params, signal) => result` of requests and of
+   * notifications; `flooded()` is called once the app says more than a page could follow.
+   */
+  constructor(send, methods, flooded) {
+    Object.assign(this, { send, methods, flooded });
+  }
+
+  /** Takes what the app says. Returns what is no message of this protocol. */
+  hear(data) {
+    const [message, characters] = plain(data);
+    if (this.#isLoud({ messages: 1, characters })) return this.flooded();
+    if (message?.jsonrpc !== "2.0") return message;
+    const { id, method, params = {} } = message;
+    if (method === undefined) return void (Number.isSafeInteger(id) && this.#asked[id]?.());
+    const isNotice = id === undefined;
+    const isWhole = typeof method === "string" && isObject(params) && (isNotice || (isId(id) && !this.#open.has(id)));
+    if (isWhole && method === "notifications/cancelled") return this.#open.get(params.requestId)?.abort();
+    const handler = isWhole && Object.hasOwn(this.methods, method) && this.methods[method];
+    if (isNotice) return void (handler && method.includes("notifications/") && handler(params));
+    return void this.#serve(id, async (signal) => {
+      if (!isWhole) throw new RpcError("This is no request of JSON-RPC 2.0 with an id of its own.", INVALID_REQUEST);
+      if (!handler) throw new RpcError(`There is no method ${method.slice(0, 100)}.`, UNKNOWN_METHOD);
+      if (this.#open.size > MOST_OPEN) throw new RpcError(`${MOST_OPEN} requests wait for their answers.`);
+      return handler(params, signal);
+    });
+  }
+
+  notify(method, params) {
+    this.send({ jsonrpc: "2.0", method, params });
+  }
+
+  /** Sends a request. Resolves when it is answered, at the latest after `wait_ms`. */
+  ask(method, params, wait_ms) {
+    return new Promise((resolve) => {
+      setTimeout(resolve, wait_ms);
+      this.send({ jsonrpc: "2.0", id: this.#asked.push(resolve) - 1, method, params });
+    });
+  }
+
+  /** What the app has asked for is not answered any more. */
+  abort() {
+    for (const abort of this.#open.values()) abort.abort();
+    this.#open.clear();
+  }
+
+  async #serve(id, serve) {
+    const abort = new AbortController();
+    const isNew = isId(id) && !this.#open.has(id);
+    if (isNew) this.#open.set(id, abort);
+    const answer = { jsonrpc: "2.0", id: isId(id) ? id : null };
+    try {
+      answer.result = (await serve(abort.signal)) ?? {};
+    } catch ({ code, message }) {
+      answer.error = { code: Number.isInteger(code) ? code : REFUSED, message };
+    }
+    if (!abort.signal.aborted) this.send(answer);
+    if (this.#open.get(id) === abort) this.#open.delete(id);
+  }
+
+  #isLoud(more) {
+    const now = performance.now();
+    if (now - this.#heard.since > 1_000) this.#heard = { since: now, messages: 0, characters: 0 };
+    return Object.keys(more).some((name) => (this.#heard[name] += more[name]) > MOST_HEARD[name]);
+  }
+}
+
+/** A message as JSON has it, and its length: neither maps nor buffers, nor anything that refers to itself. */
+function plain(data) {
+  try {
+    const text = JSON.stringify(data) ?? "";
+    return [text.length > LONGEST ? { jsonrpc: "2.0", id: data.id, method: null } : JSON.parse(text), text.length];
+  } catch {
+    return [null, 0];
+  }
+}

@@ -1,0 +1,212 @@
+"""Apps of MCP servers in the conversation: what they learn, what they may do, and what a person sees of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.models.scripted import Scripted
+from routes.page import FRAME, PROBE
+from tests.support.page.apps import CLIENT, AppServer, apps, serve_apps
+from tests.support.page.axe import LOOKS, violations
+from tests.support.page.browser import NARROW, PHONE, REFUSED_PROBE, browsing, expect, home, shot
+from tests.support.page.stories import too_wide
+from tests.support.server.serving import serving
+
+pytestmark = pytest.mark.usefixtures("chromium")
+
+SHOP = (
+    CLIENT
+    + """<style>:root { color-scheme: light dark; font-family: sans-serif } body { margin: 12px }</style>
+<h2 id=title>Prices</h2><p>Three <b id=price></b></p>
+<button id=call>Refresh</button> <button id=say>Ask</button> <button id=link>Help</button>
+<button id=give>Choose</button> <button id=full>Large</button> <button id=odd>Odd</button>
+<script>
+const on = (id, action) => document.getElementById(id).onclick = () => action().then((value) => note(`${id}-got`, value));
+begin().then((host) => {
+  note("host", host);
+  document.documentElement.style.colorScheme = host.hostContext.theme;
+  tell("ui/notifications/size-changed", { height: 300 });
+});
+setInterval(() => {
+  const result = heard.find(({ method }) => method.endsWith("tool-result"));
+  document.getElementById("price").textContent = result ? result.params.structuredContent.price : "?";
+  const theme = heard.findLast(({ method }) => method.endsWith("context-changed"))?.params.theme;
+  if (theme) document.documentElement.dataset.theme = theme;
+}, 50);
+on("call", () => ask("tools/call", { name: "refresh", arguments: { n: 1 } }));
+on("say", () => ask("ui/message", { role: "user", content: [{ type: "text", text: "What does it\\u202e cost?" }] }));
+on("link", () => ask("ui/open-link", { url: "https://user.example/help?a=1#b" }));
+on("give", () => ask("ui/update-model-context", { content: [{ type: "text", text: "Chosen: lamp" }] }));
+on("full", () => ask("ui/request-display-mode", { mode: "fullscreen" }));
+on("odd", () => ask("sampling/createMessage"));
+</script>"""
+)
+
+
+async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        context = await browser.context(viewport=NARROW, color_scheme="dark", timezone_id="Europe/Vienna")
+        server = AppServer(answers={"tools/call": {"content": [], "structuredContent": {"price": 4}}})
+        address = await serve_apps(served, context, [SHOP], server)
+        page = await context.new_page()
+        await page.goto(address)
+        app = apps(page)
+        frame = app.frame_locator("iframe")
+        await expect(frame.locator("#price")).to_have_text("3")
+        host = json.loads(await frame.locator("#host").inner_text())
+        assert host["protocolVersion"] == "2026-01-26" and host["hostInfo"]["name"] == "dragoman"
+        known = host["hostContext"]
+        assert {name: known[name] for name in ("theme", "locale", "timeZone", "displayMode")} == {
+            "theme": "dark",
+            "locale": "en-US",
+            "timeZone": "Europe/Vienna",
+            "displayMode": "inline",
+        }
+        assert known["toolInfo"]["tool"]["name"] == "show" and known["containerDimensions"]["maxHeight"] == 640
+        assert "light-dark(" in known["styles"]["variables"]["--color-text-primary"]
+        await expect(app.locator(".artefact-frame")).to_have_css("height", "300px")
+        assert await app.locator("iframe").get_attribute("sandbox") == "allow-scripts"
+        assert await violations_free(page)
+
+        await frame.get_by_role("button", name="Refresh").click()
+        await expect(frame.locator("#call-got")).to_contain_text('"price":4')
+        await frame.get_by_role("button", name="Odd").click()
+        await expect(frame.locator("#odd-got")).to_have_text("-32601")
+
+        await frame.get_by_role("button", name="Ask").click()
+        question = app.locator(".app-question")
+        await expect(question).to_contain_text("What does it⟨U+202E⟩ cost?")
+        assert server.of("ui/message") == []
+        await shot(page, "app-message")
+        await question.get_by_role("button", name="Send").press("Enter")
+        await expect(frame.locator("#say-got")).to_have_text("{}")
+        assert server.of("ui/message")[0]["content"] == [{"type": "text", "text": "What does it\u202e cost?"}]
+
+        await frame.get_by_role("button", name="Choose").click()
+        context_line = app.locator(".app-context")
+        await context_line.locator("summary").click()
+        await expect(context_line).to_contain_text("Chosen: lamp")
+        await shot(page, "app-context")
+        await context_line.get_by_role("button", name="Remove").click()
+        await expect(context_line).to_be_hidden()
+        assert server.of("ui/update-model-context")[-1] == {"content": []}
+
+        await frame.get_by_role("button", name="Help").click()
+        await expect(question).to_contain_text("https://user.example/help?a=1#b")
+        await expect(question.locator("b")).to_have_text("user.example")
+        await context.route("https://user.example/**", lambda route: route.fulfill(body="Help"))
+        async with context.expect_page() as opened:
+            await question.get_by_role("button", name="Open user.example").press("Enter")
+        assert (await opened.value).url == "https://user.example/help?a=1#b"
+        assert await (await opened.value).evaluate("window.opener") is None
+        assert server.of("ui/open-link") == [{"url": "https://user.example/help?a=1#b"}]
+
+        await page.bring_to_front()
+        await frame.get_by_role("button", name="Large").click()
+        full = page.get_by_role("dialog", name="App of shop")
+        await expect(full.frame_locator("iframe").locator("#price")).to_have_text("3")
+        await expect(full.frame_locator("iframe").locator("#full-got")).to_have_text('{"mode":"fullscreen"}')
+        await shot(page, "app-full")
+        await page.keyboard.press("Escape")
+        await expect(full).to_have_count(0)
+        await expect(frame.locator("#call-got")).to_be_attached()  # it has not begun again
+        await page.emulate_media(color_scheme="light")
+        await expect(frame.locator("html")).to_have_attribute("data-theme", "light")
+
+
+async def violations_free(page: Any) -> bool:
+    return await too_wide(page) == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+async def test_axe_finds_nothing_wrong_with_an_app(tmp_path: Path, look: str) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        page = await browser.page(**LOOKS[look])  # with its policy, without which no app runs
+        await page.goto(await serve_apps(served, page.context, [SHOP], AppServer()))
+        frame = apps(page).frame_locator("iframe")
+        await frame.get_by_role("button", name="Choose").click()
+        await frame.get_by_role("button", name="Ask").click()
+        await page.locator(".app-context > summary").click()
+        await shot(page, f"app-{look}")
+        assert await violations(page, "an app", ".call-app") == []
+        assert await too_wide(page) == []
+
+
+async def test_an_app_speaks_german(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        context = await browser.context(locale="de-DE", viewport=PHONE)
+        page = await context.new_page()
+        await page.goto(await serve_apps(served, context, [SHOP], AppServer()))
+        await apps(page).frame_locator("iframe").get_by_role("button", name="Ask").click()
+        await expect(page.get_by_role("group", name="App von shop")).to_contain_text("möchte diese Nachricht senden")
+        await shot(page, "app-german")
+        assert await too_wide(page) == []
+
+
+async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        context = await browser.context(viewport=NARROW)
+        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}, "height": 200}
+        server = AppServer(state=kept)
+        page = await context.new_page()
+        await page.goto(await serve_apps(served, context, [SHOP], server))
+        await expect(apps(page).locator(".app-context")).to_be_visible()
+        await page.get_by_role("button", name="Timeline").first.click()
+        await page.get_by_role("slider").press("ArrowLeft")
+        past = page.locator(".replayed .call-app")
+        frame = past.frame_locator("iframe")
+        await expect(frame.locator("#price")).to_have_text("3")
+        assert json.loads(await frame.locator("#host").inner_text())["hostCapabilities"].keys() == {"sandbox"}
+        asked = len(server.asked)
+        for name in ("Refresh", "Ask", "Choose", "Help"):
+            await frame.get_by_role("button", name=name).click()
+        for name in ("call", "say", "give", "link"):
+            await expect(frame.locator(f"#{name}-got")).to_have_text("-32601")
+        await expect(past.get_by_role("button", name="Remove")).to_have_count(0)
+        assert len(server.asked) == asked
+
+
+async def test_where_no_app_can_run_a_card_says_why(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append("")
+        context = await browser.context(viewport=NARROW)
+        page = await context.new_page()
+
+        async def strip(route: Any) -> None:
+            answer = await route.fetch()
+            headers = {name: value for name, value in answer.headers.items() if name != "connection-allowlist"}
+            await route.fulfill(response=answer, headers=headers)
+
+        for file in (FRAME, PROBE):
+            await page.route(f"**/{file}*", strip)
+        await page.goto(await serve_apps(served, context, [SHOP], AppServer()))
+        await expect(apps(page)).to_contain_text("this browser cannot keep it off the network")
+        await expect(page.locator(".call-app iframe")).to_have_count(0)
+        await shot(page, "app-offline")
+        await page.unroute_all(behavior="wait")
+        await page.goto(await serve_apps(served, context, [SHOP], AppServer(), file=None))
+        await expect(apps(page)).to_contain_text("is shown here in the conversation itself")
+        await expect(page.locator(".call-app").get_by_role("button")).to_have_count(0)
+
+
+async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        context = await browser.context(viewport={"width": 1000, "height": 4_000})
+        page = await context.new_page()
+        ending = SHOP + "<script>addEventListener('message', ({ data }) => data.method === 'ui/resource-teardown'"
+        ending += " && ask('tools/call', { name: 'save' }))</script>"
+        server = AppServer()
+        await page.goto(await serve_apps(served, context, [ending] * 8, server))
+        await expect(page.locator(".call-app iframe")).to_have_count(6)
+        await expect(page.get_by_text("because other apps were opened")).to_have_count(2)
+        await page.goto(home(served))
+        await page.get_by_role("textbox", name="Message").wait_for()
