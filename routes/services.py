@@ -35,7 +35,7 @@ from routes.access.members import Speakers
 from routes.access.oidc import Provider, opened_provider
 from routes.access.request_rates import Rates, rates_of
 from routes.management.tools import OwnRoutes
-from routes.protocol.lazy_application import LazyApplication
+from routes.protocol.application import LazyApplication
 from routes.replication.one_server import Held, Replication
 from routes.startup.models import opened_models
 from routes.startup.run_factory import opened_run_factory

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +13,12 @@ from typing import Any
 from app.config.settings import Loaded, Settings
 from app.storage.audit import AuditRow
 from app.storage.mcp import McpServerRemoved, McpStore
+from routes.access.local_admin import read_local_token
 from routes.cli.columns import aligned, failed
 from routes.cli.remote import NoServer, Remote, server_flags, with_remote
 from routes.cli.tokens import with_store
-from routes.terminal.event_client import step
+from routes.terminal.chat import client_of, running_server
+from routes.terminal.event_client import ChatFailed, step
 from routes.texts.exact import exact
 from tools.base.rights import Column, Risk, Role, Trust, columns_in_words, results_in_words
 from tools.mcp.config.config_file import FileUnchanged, drop_entry, entries_of, put_entry, set_enabled
@@ -87,10 +91,7 @@ def _column(text: str) -> tuple[str, Column]:
 def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     """Exit code 1 when it cannot be done, with the reason on stderr."""
     if args.action == "serve":
-        from routes.cli.mcp_bridge import serve_stdio  # the SDK takes a second
-
-        url, token = args.server or environ.get("DRAGOMAN_URL"), args.token or environ.get("DRAGOMAN_TOKEN")
-        return serve_stdio(url, token, loaded, environ)
+        return _serve(args, loaded, environ)
 
     def work(remote: Remote) -> int:
         match args.action:
@@ -105,6 +106,21 @@ def run_mcp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         return with_remote(args, loaded, environ, work)
     except FileUnchanged as failure:
         return failed(failure)
+
+
+def _serve(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Be a server until stdin ends. Exit code 1 if none can be reached."""
+    from routes.mcp_server.stdio import pass_on  # the SDK takes a second
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that a server of our own is stopped
+    url, token = args.server or environ.get("DRAGOMAN_URL"), args.token or environ.get("DRAGOMAN_TOKEN")
+    try:
+        with running_server(url, loaded, environ) as (target, _):
+            client = client_of(target, token, read_local_token(loaded.settings.data_dir))
+            asyncio.run(pass_on(f"{target}/mcp", client))
+    except ChatFailed as failure:
+        return failed(failure)
+    return 0
 
 
 def _add(args: argparse.Namespace, settings: Settings, environ: Mapping[str, str]) -> int:

@@ -50,7 +50,7 @@ TAKEN = frozenset({*PROGRESS, *TERMINAL, ImageReturned.type})
 
 
 class RunLog(Struct):
-    """What the log of a run says up to the event `seq`. `waiting` are questions that are open, by call."""
+    """The state of a run, as its log has it up to the event `seq`. `waiting` are questions that are open, by call."""
 
     row: RunRow
     seq: int = 0

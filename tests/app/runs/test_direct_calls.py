@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ async def begin(
 
 async def events_of(served: Served, row: RunRow) -> list[Event]:
     """All events of a run, which has exactly one terminal event."""
-    found = [json.loads(one.data) async for page in served.services.runs.watch(row.id, 0) for one in page]
+    async with aclosing(served.services.runs.watch(row.id, 0)) as pages:
+        found = [json.loads(one.data) async for page in pages for one in page]
     assert [one["type"] for one in found if one["type"] in ("run.finished", "run.failed")] == [found[-1]["type"]]
     return found
 
@@ -45,6 +47,15 @@ async def events_of(served: Served, row: RunRow) -> list[Event]:
 def only(events: list[Event], kind: str) -> Event:
     [event] = [one for one in events if one["type"] == kind]
     return event
+
+
+async def waiting_call(served: Served, row: RunRow) -> str:
+    async with aclosing(served.services.runs.watch(row.id, 0)) as pages:
+        async for page in pages:
+            for one in page:
+                if one.type == "approval.required":
+                    return str(json.loads(one.data)["call"])
+    raise AssertionError("it did not wait")
 
 
 async def test_a_call_runs_without_a_model(tmp_path: Path) -> None:
@@ -84,11 +95,8 @@ async def test_the_gate_refuses_what_the_principal_may_not_use(tmp_path: Path) -
 async def test_a_call_that_needs_approval_waits(tmp_path: Path, decision: Any) -> None:
     async with serving(tmp_path, Scripted([]), approval_admin="ask") as served:
         row = await begin(served, "write_file", path="a.txt", content="x")
-        async for page in served.services.runs.watch(row.id, 0):
-            for one in page:
-                if one.type == "approval.required":
-                    review = Review(decision, door="mcp")
-                    await served.services.runs.decide(row.id, json.loads(one.data)["call"], LOCAL_USER, review)
+        call = await waiting_call(served, row)
+        await served.services.runs.decide(row.id, call, LOCAL_USER, Review(decision, door="mcp"))
         events = await events_of(served, row)
         assert only(events, "approval.resolved")["door"] == "mcp"
         assert (tmp_path / "work/a.txt").exists() == (decision == "approve")
@@ -97,9 +105,7 @@ async def test_a_call_that_needs_approval_waits(tmp_path: Path, decision: Any) -
 async def test_a_stopped_server_leaves_a_waiting_call_to_the_next_one(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([]), approval_admin="ask") as served:
         row = await begin(served, "write_file", path="a.txt", content="x")
-        async for page in served.services.runs.watch(row.id, 0):
-            if any(one.type == "approval.required" for one in page):
-                break
+        await waiting_call(served, row)
     async with serving(tmp_path, Scripted([]), approval_admin="ask") as served:
         [waiting] = await served.services.store.approvals(LOCAL_USER.name)
         await served.services.runs.decide(row.id, waiting.call, LOCAL_USER, Review("approve"))

@@ -1,10 +1,7 @@
-"""`dragoman mcp serve`: MCP over stdio for clients that start their servers, passed on to POST /mcp of this server."""
+"""MCP over stdio for clients that start their servers, passed on to `/mcp` of a server that runs."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,29 +12,12 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import PROTOCOL_VERSION_META_KEY, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from app.config.settings import Loaded
-from routes.access.local_admin import read_local_token
-from routes.terminal.chat import client_of, running_server
-from routes.terminal.event_client import ChatFailed
-
 NAMED_BY = ("name", "uri", "taskId")  # what the header Mcp-Name repeats
 LONG_S = 24 * 3600.0  # between two messages of a stream
 
 
-def serve_stdio(url: str | None, token: str | None, loaded: Loaded, environ: Mapping[str, str]) -> int:
-    """Serve until stdin ends. Exit code 1 if no server can be reached, with the reason on stderr."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        with running_server(url, loaded, environ) as (target, _):
-            client = client_of(target, token, read_local_token(loaded.settings.data_dir))
-            asyncio.run(_bridge(f"{target}/mcp", client))
-    except ChatFailed as failure:
-        print(f"dragoman: {failure}", file=sys.stderr)
-        return 1
-    return 0
-
-
-async def _bridge(url: str, client: httpx2.AsyncClient) -> None:
+async def pass_on(url: str, client: httpx2.AsyncClient) -> None:
+    """Serve until stdin ends."""
     client.timeout = httpx2.Timeout(30.0, read=LONG_S)
     headers = Headers()
     async with (
