@@ -43,8 +43,8 @@ class RunScope(Struct, kw_only=True, weakref=True):
     """`tool_context` is what every tool of the run is given, `call_form` the form of calls that its model is taught.
 
     `check_not_paused` raises Paused; it is asked before each model request and each tool. In `waiting` the run's time
-    stands still. The results of a run that `is_direct` are for programs, too. `given` are texts of the operator and of the person, whose values are their own. What is None is
-    switched off.
+    stands still. The results of a run that `is_direct` are for programs, too. `given` are texts of the operator and of
+    the person, whose values are their own. What is None is switched off.
     """
 
     toolbox: Toolbox
