@@ -71,7 +71,7 @@ from routes.http.administration import (
 from routes.http.automation import schedules, triggers
 from routes.http.branching import branches, run_forks
 from routes.http.dashboard_state import Seen
-from routes.http.library import compaction, folders, shared, shares
+from routes.http.library import compaction, folders, shared, shares, transcripts
 from routes.http.mcp import apps, offers, servers
 from routes.http.notifications import decision_page, push, webhooks
 from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
@@ -80,7 +80,7 @@ from routes.http.workspace import browsing, writing
 from routes.lanes import model_list
 from routes.lanes.anthropic_messages import counting
 from routes.lanes.attendance import Attendance
-from routes.lanes.catalogue import LANES
+from routes.lanes.catalogue import COMPACT, LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
 from routes.lanes.recorded_frames import RecordedFrames
@@ -109,7 +109,7 @@ UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but
 # In the order in which they are tried.
 ROUTES = (
     *chat.ROUTES,
-    *lane_routes(LANES),
+    *lane_routes([*LANES, COMPACT]),
     *page.ROUTES,
     *feed.ROUTES,
     *runs.ROUTES,
@@ -127,6 +127,7 @@ ROUTES = (
     *compaction.ROUTES,
     *folders.ROUTES,
     *shares.ROUTES,
+    *transcripts.ROUTES,
     *shared.ROUTES,
     *session_log.ROUTES,
     *grants.ROUTES,

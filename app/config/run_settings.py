@@ -42,6 +42,12 @@ class RunSettings(BaseModel, defer_build=True):
     relay_repair: bool = switch(
         False, "in a relay, ask the model once more when a call does not fit the schema of the client's tool"
     )
+    lane_disconnect: Literal["default", "cancel", "continue"] = setting(
+        "default",
+        "what becomes of a run whose client leaves, on the routes for clients of other APIs: `cancel` stops it after a "
+        "second, `continue` lets it go on; `default`: `continue` for AG-UI and the AI SDK's UI stream, else `cancel`",
+        "default, cancel or continue",
+    )
     verify: bool = switch(
         False, "have the model check, after a run that changed something, that the request was fulfilled"
     )

@@ -278,7 +278,7 @@ class ApprovalRequired(Struct, frozen=True):
 class ApprovalResolved(Struct, frozen=True):
     """The decision on a waiting call: `approved`, `denied`, `expired` or `withdrawn`.
 
-    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `api`,
+    `by` is the principal, `door` the way by which a person's decision came: `page`, `push`, `terminal`, `acp`, `api`,
     `responses`, `ag-ui`, `ui-messages`, `mcp` or `link`. `scope` is `once`, `session` or `always`; `arguments` are set
     if the person changed them, `note` if one was given.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, KINDS, RUN, TARGET, TEST
+from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, KINDS, RESPONSES, RUN, TARGET, TEST
 from app.notifications.sender import iso_time
 from app.redaction.redactor import Redactor
 from app.storage.notices.notifications import DeliveryRow, TargetRow
@@ -17,6 +17,7 @@ from app.transcript.titles import one_line
 
 LONGEST_TITLE = 120
 SUBJECTS = {RUN: "run", APPROVAL: "run", CANARY: "run", JOB: "job", BUDGET: "budget", TARGET: "webhook"}
+SUBJECTS |= dict.fromkeys(RESPONSES, "run")
 DETAILS = {RUN: "reason", JOB: "state", BUDGET: "used", TARGET: "name"}
 TEST_TITLE = "This is a test."
 
@@ -31,6 +32,9 @@ class Messages:
 
     async def full(self, row: DeliveryRow, target: TargetRow) -> Any:
         """Return what a program gets: `type`, `timestamp` and `data`. Raises StoreFailed."""
+        if row.kind in RESPONSES:
+            event = {"id": row.id.replace("msg_", "evt_"), "object": "event", "created_at": int(row.created)}
+            return event | {"type": row.kind, "data": {"id": row.subject.replace("run_", "resp_")}}
         body = {"type": row.kind, "timestamp": iso_time(row.created), "data": await self._data(row, target)}
         return self._redactor.redact_value(body)
 

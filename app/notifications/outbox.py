@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from app.core.events import TERMINAL, ApprovalRequired, Notice
 from app.core.settings_fields import DAY_S
-from app.notifications.kinds import APPROVAL, BUDGET, CANARY, JOB, RUN, TARGET
+from app.notifications.kinds import APPROVAL, BUDGET, CANARY, COMPLETED, ENDS, INCOMPLETE, JOB, RUN, TARGET
 from app.notifications.targets import Targets
 from app.policy.guards import CANARY as CANARY_NOTICE
 from app.storage.changes import Change
 from app.storage.notices.notifications import DeliveryRow
 from app.storage.runs import EventRow, RunRow
-from app.transcript.run_request import HELPER
+from app.transcript.run_request import HELPER, LANE
 from tools.jobs.records import Job
 
 LATE_S = DAY_S  # ends of jobs before that are history; their deliveries are kept for longer
@@ -56,14 +56,30 @@ class Outbox:
         self._put = put
         self._written = written
         self._now = now
+        self._short: set[str] = set()  # responses in the background whose model has not said all
         self._reported: set[tuple[str, str, str]] = set()  # budgets: principal, name, period
 
     def of_run(self, row: RunRow, events: Sequence[EventRow]) -> list[Change]:
         """Return the deliveries of events of a run, to be written with them."""
         if self._targets.are_none_active:
             return []
-        found = (_of_run(row, event) for event in events if event.type in LOOKED_AT)
+        seen = [event for event in events if event.type in LOOKED_AT]
+        found = [made for event in seen for made in (_of_run(row, event), self._of_response(row, event))]
         return [change for event in found if event for change in self._deliveries(event)]
+
+    def _of_response(self, row: RunRow, event: EventRow) -> Event | None:
+        """The end of a response in the background."""
+        kept = json.loads(row.policy).get(LANE) if LANE in row.policy else None
+        if not kept or kept["name"] != "responses" or not kept["background"]:
+            return None
+        fields = json.loads(event.data)
+        if event.type not in TERMINAL:
+            self._short |= {row.id} if fields.get("code") in ("cut", "refusal") else set()
+            return None
+        kind = ENDS.get(fields.get("reason"), INCOMPLETE)
+        kind = INCOMPLETE if kind == COMPLETED and row.id in self._short else kind
+        self._short.discard(row.id)
+        return Event(kind, principal=row.principal, key=row.id, session=row.session, subject=row.id, detail="")
 
     def job_ended(self, job: Job) -> None:
         """Put the deliveries of an ended job; also of one that had ended before."""

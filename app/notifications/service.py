@@ -16,7 +16,7 @@ from app.notifications.channels import CHANNELS, family_of
 from app.notifications.decision_links import DecisionLinks
 from app.notifications.delivery_queue import DeliveryQueue, Timing
 from app.notifications.key_files import KeyFiles, secret_text
-from app.notifications.kinds import KINDS, TEST
+from app.notifications.kinds import TEST, USUAL
 from app.notifications.messages import Messages
 from app.notifications.outbox import Outbox, delivery_id
 from app.notifications.sender import Attempt, Sender
@@ -260,7 +260,7 @@ class Notifications:
         everyone: bool = False,
         keys: str = "{}",
     ) -> TargetRow:
-        now, chosen = self._timing.now(), json.dumps(list(dict.fromkeys(events)) or list(KINDS))
+        now, chosen = self._timing.now(), json.dumps(list(dict.fromkeys(events)) or list(USUAL))
         number = f"{CHANNELS[kind].family.prefix}_{token_hex(10)}"
         return TargetRow(
             number,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Door = Literal["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "mcp", "link"]
-ClientDoor = Literal["page", "push", "terminal", "api"]
+Door = Literal["page", "push", "terminal", "acp", "api", "responses", "ag-ui", "ui-messages", "mcp", "link"]
+ClientDoor = Literal["page", "push", "terminal", "acp", "api"]
 """Those that a client names itself: all of them send `POST /runs/{run}/approvals/{call}`."""
 
 DOORS: Mapping[str, str] = {
     "page": "on the page",
     "push": "from a notification",
     "terminal": "in the terminal",
+    "acp": "in the editor",
     "api": "over HTTP",
     "responses": "over Responses",
     "ag-ui": "over AG-UI",

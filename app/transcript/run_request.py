@@ -31,6 +31,7 @@ CARRIES = "carries"  # its request had more than a message, which only the histo
 LANE = "lane"  # the API of another server that its client speaks
 LABELS = "labels"  # of its message
 KNOWN = "known"  # its words are to be known again when a client sends them
+IMPORTED = "imported"  # its log is made of a transcript of another program: nothing of it has happened here
 SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
 CALL = "call"  # that is all of it
 TIME_LIMIT_S = 7200.0
@@ -145,6 +146,11 @@ def direct_call_of(row: RunRow) -> DirectCall | None:
     """Return the call that is all of a run; None for a run of a model."""
     call = json.loads(row.policy).get(CALL) if CALL in row.policy else None
     return convert(call, DirectCall) if call else None
+
+
+def is_of_app(row: RunRow) -> bool:
+    """Return True for a call of an app, which is beside the conversation: it ends with its server."""
+    return (call := direct_call_of(row)) is not None and call.source == "app"
 
 
 def names_behind(row: RunRow) -> set[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
 
 from app.checkpoints import retention
 from app.config.folders import lock_data_dir
@@ -26,6 +26,7 @@ from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
 from routes.startup.storage import secrets_of
+from routes.transcripts.exports import EXPORTS, exported
 
 OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
 BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "secrets.key", "skills")  # in the data directory
@@ -36,10 +37,10 @@ def db_flags(parser: argparse.ArgumentParser) -> tuple[argparse.ArgumentParser, 
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     sizes = actions.add_parser("sizes", help="rows of each table and the total size", allow_abbrev=False)
     shrink = actions.add_parser("vacuum", help="reclaim the space of deleted rows", allow_abbrev=False)
-    exporting = actions.add_parser(
-        "export", help="export a session as JSON, with its runs and events", allow_abbrev=False
-    )
+    exporting = actions.add_parser("export", help="write a session as JSON, Markdown, HTML ...", allow_abbrev=False)
     exporting.add_argument("session", metavar="SESSION", help="its id, as GET /sessions lists it")
+    help_text = "json, with its runs and events (default), or another form"
+    exporting.add_argument("--format", choices=EXPORTS, default="json", help=help_text)
     help_text = "copy the database to a new file; the server may keep running"
     backup = actions.add_parser("backup", help=help_text, allow_abbrev=False)
     backup.add_argument("file", metavar="FILE", type=Path, help="a file that does not exist yet")
@@ -58,7 +59,7 @@ def run_db(args: argparse.Namespace, loaded: Loaded, _environ: Mapping[str, str]
             case "vacuum":
                 return vacuum(loaded)
             case "export":
-                return export(loaded, args.session)
+                return export(loaded, args.session, args.format)
             case "backup":
                 return _back_up(loaded, args.file)
             case "move":
@@ -124,23 +125,23 @@ async def vacuum_checkpoints(data_dir: Path, store: Store) -> None:
             await retention.vacuum(kept, store.owner_of)
 
 
-def export(loaded: Loaded, session: str) -> int:
-    """A session as JSON: its messages, its runs, and each run's events. Exit code 1 when there is none."""
+def export(loaded: Loaded, session: str, kind: str) -> int:
+    """A session as a file, in JSON with its runs and their events. Exit code 1 when there is none."""
 
     async def write(store: Store) -> int:
         row = await store.session(session)
         if row is None:
             return failed(f"there is no session {session!r}")
-        runs = [
-            run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
-            for run in await store.runs(session)
-        ]
-        messages = [as_json(message) for message in await store.messages(session)]
-        summaries = [summary_fields(one) for one in await store.summaries(session)]
-        whole: dict[str, Any] = {"id": row.id, "principal": row.principal, "title": row.title, "created": row.created}
-        # Also what has become a secret since it was written.
-        whole |= {"messages": messages, "summaries": summaries, "runs": runs}
-        print(json.dumps(Redactor(secrets_of(loaded.settings)).redact_value(whole), indent=1))
+        redactor = Redactor(secrets_of(loaded.settings))  # also what has become a secret since it was written
+        one = await exported(store, row, redactor, as_json, os.environ)
+        if kind == "json":
+            runs = [
+                run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
+                for run in await store.runs(session)
+            ]
+            summaries = [summary_fields(one) for one in await store.summaries(session)]
+            one.fields |= redactor.redact_value({"principal": row.principal, "summaries": summaries, "runs": runs})
+        print(EXPORTS[kind].write(one))
         return 0
 
     return _with_database(loaded, write)

@@ -206,6 +206,9 @@ BOTH = (*SERVER, "workspace")
 COMMANDS = (
     Command("serve", "run the server", _settings_flags, _serve),
     _command("chat", "chat with a server in the terminal; starts a server if none answers", "routes.cli.chat_flags"),
+    _command(
+        "acp", "be the agent of an editor (Agent Client Protocol) on standard input and output", "routes.acp.command"
+    ),
     _command("config", "show the effective settings and where each value comes from", "routes.cli.config"),
     _command("profile", "list, show, set and remove profiles: named options of runs", "routes.cli.profiles", STORE),
     _command("token", "create, list and revoke the tokens that clients sign in with", "routes.cli.tokens", STORE),
@@ -248,6 +251,7 @@ COMMANDS = (
         "show the size of the database, shrink it, back it up or restore it, or export a session",
         "routes.cli.database",
     ),
+    _command("import", "import conversations of Claude Code, Codex, opencode", "routes.cli.transcripts", SERVER),
     _command("replay", "replay stored runs, or tests made of them, by this version", "routes.cli.replay", BOTH),
     _command("compare", "try stored runs with other models, and judge them by checks", "routes.cli.trials", BOTH),
     _command("export-test", "write a run as a test, for `dragoman replay`", "routes.cli.replay", STORE),

@@ -35,15 +35,22 @@ class Remote:
         self._auth = TokenAuth(checked_token(token) if token else None, own)
 
     def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, limit_s: float = LIMIT_S
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        limit_s: float = LIMIT_S,
+        *,
+        content: bytes | None = None,
     ) -> dict[str, Any]:
-        """Make a request; an answer without a body is empty. Raises NoServer, Refusal."""
+        """Make a request with JSON or a file's content; an answer without a body is empty. Raises NoServer, Refusal."""
         try:
             answer = httpx2.request(
                 method,
                 f"{self.url}{path}",
                 auth=self._auth,
                 json=body,
+                content=content,
                 timeout=limit_s,
                 trust_env=not is_local(self.url),
             )

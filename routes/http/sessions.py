@@ -64,6 +64,10 @@ async def list_sessions(request: Request) -> Response:
         helpers = [await services.store.session(row.session) for row in await services.store.helpers(parent)]
         busy = await _busy(services, principal.name)
         return ASCIIResponse({"sessions": [session_fields(row, busy) for row in helpers if row]})
+    if key := request.query_params.get("conversation"):
+        session = await services.store.keyed_session(principal.keeper, key, principal.name)
+        row = await services.store.session(session) if session else None
+        return ASCIIResponse({"sessions": await _listed(services, principal.name, [row] if row else [])})
     if query:
         return ASCIIResponse({"sessions": await _found(services, principal.name, query)})
     if before is not None:
@@ -228,6 +232,7 @@ ROUTES = tagged(
         query=(
             Query("before", "the last id of the page before"),
             Query("q", "words that the conversations contain"),
+            Query("conversation", "the key of one conversation"),
             Query("parent", "a session whose helpers' sessions are listed"),
             Query("folder", "a folder, whose conversations are listed"),
             Query("archived", "`true` for those that are archived"),

@@ -1,7 +1,7 @@
 """Clients that wait for runs of lanes: a retry joins the run under way, and a run that all have left is cancelled.
 
 These clients do not come back to a run with a cursor, as those of the HTTP API do: their formats have no ids. What they
-do after an error is to send the same request again.
+do after an error is to send the same request again, or to name its run or thread once more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
+from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,23 +25,29 @@ from routes.lanes.event_text import fields_of
 
 LEAVING_S = 1.0  # in which a retry may come
 JOINED_S = 5.0  # after its end, in which a run's answer may have been lost
+RETURN_S = 300.0  # after its end, in which a chat's last answer is given again: a connection may be lost unnoticed
 REMEMBERED = 4096  # requests
 # States of runs that have ended with an answer. A retry of any other wants another try.
 ANSWERED = frozenset({"answered", "client_tools", "round_limit", "call_limit", "token_limit"})
 
 
 class RequestKey(Struct, frozen=True):
-    """The same for the same request of the same principal only; `digest` is that of the body."""
+    """The same for the same request of the same principal only; `digest` is that of the body, or of its names."""
 
     principal: str
     lane: str
     digest: bytes
+
+    def named(self, thread: str, run: str = "") -> RequestKey:
+        """Return the key of what the client calls by these names."""
+        return replace(self, digest=sha256(f"{thread}\n{run}".encode()).digest())
 
 
 class Attendance:
     """The runs of lanes of one server, and how many clients wait for each."""
 
     leaving_s = LEAVING_S
+    return_s = RETURN_S
 
     def __init__(self) -> None:
         self._clients: Counter[str] = Counter()  # by run
@@ -48,8 +55,8 @@ class Attendance:
         self._joined: dict[str, asyncio.Event] = {}  # by run that its last client has left: set if another comes
         self._started: OrderedDict[RequestKey, RunRow] = OrderedDict()
 
-    def remember(self, key: RequestKey, row: RunRow) -> None:
-        self._started[key] = replace(row, policy="{}")  # which may be long
+    def remember(self, key: RequestKey, row: RunRow, policy: str = "{}") -> None:
+        self._started[key] = replace(row, policy=policy)  # its own may be long
         self._started.move_to_end(key)
         if len(self._started) > REMEMBERED:
             self._started.popitem(last=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from routes.lanes.ag_ui.request import read_request as read_ag_ui
 from routes.lanes.ag_ui.stream import AGUIEncoder
 from routes.lanes.anthropic_messages.answer import whole_message
@@ -12,9 +14,10 @@ from routes.lanes.lane import Lane, stream_only
 from routes.lanes.openai_chat.request import read_chat
 from routes.lanes.openai_chat.stream import ChatEncoder
 from routes.lanes.openai_chat.whole import whole_chat
+from routes.lanes.responses.compaction import whole_compaction
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.kept import with_items
-from routes.lanes.responses.request import read_responses
+from routes.lanes.responses.request import read_compact, read_responses
 from routes.lanes.responses.response import NAME as RESPONSES
 from routes.lanes.responses.response import whole as whole_response
 from routes.lanes.ui_message_stream.request import read_request as read_ui
@@ -68,6 +71,7 @@ LANES: tuple[Lane, ...] = (
         whole=stream_only,
         error=openai_error,
         door="ag-ui",
+        disconnect="continue",
         about="AG-UI, always streamed. See [AG-UI](#ag-ui).",
         body=Body(
             {"threadId": "text", "runId": "text", "messages": MESSAGES, "tools?": ["object"], "context?": ["object"]},
@@ -91,6 +95,7 @@ LANES: tuple[Lane, ...] = (
         error=plain_error,
         headers=HEADERS,
         door="ui-messages",
+        disconnect="continue",
         about="The UI message stream of the AI SDK, always streamed. See [its rules](#ui-message-stream).",
         body=Body(
             {"id": "text", "messages": [{"role": "text", "parts": ["object"]}]},
@@ -102,3 +107,12 @@ LANES: tuple[Lane, ...] = (
         ),
     ),
 )
+# Beside its lane, which its runs belong to.
+COMPACT = replace(
+    next(lane for lane in LANES if lane.name == RESPONSES),
+    path="/v1/responses/compact",
+    read=read_compact,
+    whole=whole_compaction,
+    about="Compact a conversation: its user's messages, and one opaque item for all else. See [Responses](#responses).",
+)
+BY_NAME = {lane.name: lane for lane in LANES}

@@ -12,8 +12,8 @@ from routes.lanes.lane import LaneRequest, Turn
 
 
 def keeping(policy: str, lane: str, request: LaneRequest) -> str:
-    """The policy with the part of the request that its answers are made from, if it is kept."""
-    if not request.store:
+    """The policy with the part of the request that its answers are made from, if these can be read again."""
+    if not (request.store or request.echo.get("message")):
         return policy
     kept = {"name": lane, "model": request.model, "asks": request.asks, "echo": request.echo}
     options: dict[str, Any] = json.loads(policy)

@@ -10,10 +10,11 @@ An encoder gets every event of a run from the first one on, so that its frames d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from app.context.view import RelayView
 from app.core.attachments import File
 from app.core.messages import Message
 from app.policy.doors import Door
@@ -35,13 +36,18 @@ class Verdict(Struct, frozen=True):
     note: str | None = None
 
 
+Compact = Callable[["LaneRequest", Sequence[Message], RelayView], Awaitable[list[Message]]]
+
+
 class LaneRequest(Struct, kw_only=True):
     """A request, read. `messages` is the conversation as the client knows it, oldest first, new turn included.
 
     `files` are the pictures and PDFs that the messages refer to. `parameters` are those of chat completions, under
     their names there: in a relay they go on to the model's server. `previous` is the run that the conversation goes on
-    from, `thread` the client's own name for it; without both it is found by its messages. `echo` is what the lane's
-    answers repeat of the request. `untrusted`: it holds text of third parties beside its messages.
+    from, `thread` the client's own name for it; without both it is found by its messages. `run` is the client's name
+    for one request of its thread: a request that repeats it returns to the run, and `received` are the texts and
+    arguments that its client has of that, by their ids. `echo` is what the lane's answers repeat of the request.
+    `untrusted`: it holds text of third parties beside its messages.
     """
 
     model: str | None
@@ -52,12 +58,15 @@ class LaneRequest(Struct, kw_only=True):
     stream: bool = False
     previous: str | None = None
     thread: str | None = None
+    run: str = ""
+    received: dict[str, str] = field(default_factory=dict)
     conversation: str | None = None  # its key, which is not of the lane alone: its session goes on
     branches: bool = False  # from an earlier point of the thread, where `messages` end
     verdicts: Sequence[Verdict] = ()
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id
     background: bool = False
+    compact: Compact | None = None  # what the model is asked instead, for a summary of the conversation
     untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
 
@@ -71,7 +80,8 @@ class LaneRequest(Struct, kw_only=True):
 class Turn(Struct, frozen=True):
     """A run of a lane. `created` is Unix time in seconds, `model` the name that the client used.
 
-    `after` is the number of the event that ended an earlier stream of the run: this one begins behind it.
+    `after` is the number of the event that ended an earlier stream of the run: this one begins behind it. With
+    `decided` the client has returned, and gets the run from its beginning; questions up to that event were decided.
     """
 
     run: str
@@ -80,6 +90,7 @@ class Turn(Struct, frozen=True):
     model: str
     request: LaneRequest
     after: int = 0
+    decided: int | None = None
 
 
 class Encoder(Protocol):
@@ -116,9 +127,14 @@ class Lane(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
     door: Door = "api"
+    disconnect: Literal["cancel", "continue"] = "cancel"  # of its clients, if the setting does not say
     about: str = ""
     body: Body | None = None
     answer: Shape | None = None
+
+    def goes_on(self, setting: str) -> bool:
+        """Return True if a run goes on without its client."""
+        return (self.disconnect if setting == "default" else setting) == "continue"
 
     @property
     def example(self) -> Mapping[str, Any]:

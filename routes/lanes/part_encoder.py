@@ -39,6 +39,7 @@ class PartEncoder(ABC):
         self._answered: set[str] = set()
         self._running: set[str] = set()
         self._begun = False
+        self._seq = 0  # of the event, but not of each token
         self._blocks: list[str] = []
         self._open = ""  # the type of event that goes on with the open part
         self._part = ""  # its id
@@ -56,7 +57,7 @@ class PartEncoder(ABC):
             return f"{self._before_text}{text}}}\n\n" if self._begun and text != NOTHING else ""
         if self.over or (self._repeats and row.type == events.ReasoningDelta.type):
             return ""
-        self._repeats = row.type == events.TextReclassified.type
+        self._seq, self._repeats = row.seq, row.type == events.TextReclassified.type
         if row.type in (events.TextDelta.type, events.ReasoningDelta.type):
             self._open_with(row)
         elif handler := self.handlers.get(row.type):
@@ -158,7 +159,7 @@ class PartEncoder(ABC):
         else:
             call = call_of(fields["call"])
             self._show(call, fields)
-        if not self.turn.request.asks:
+        if not self.turn.request.asks or self._seq <= (self.turn.decided or 0):
             return
         self.ask(call, fields, asks_for_input=asks_for_input)
         self.over = self._begun

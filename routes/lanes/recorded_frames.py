@@ -16,14 +16,13 @@ from app.replay.events import Event, rows_for_lanes
 from app.runs.recording import parts
 from app.storage.changes import Change
 from app.storage.runs import EventRow, RunRow
-from routes.lanes.catalogue import LANES
+from routes.lanes.catalogue import BY_NAME
 from routes.lanes.kept_turns import recorded_turn
 from routes.lanes.lane import Encoder
 
 MOST_CHARACTERS = 512 << 10  # of a log, which is gone through at once at its end; of a longer one no frames are kept
 MOST_RUNS = 1024  # under way
 DIGEST = 4  # bytes
-_BY_NAME = {lane.name: lane for lane in LANES}
 
 
 class RecordedFrames:
@@ -58,7 +57,7 @@ class RecordedFrames:
 
 def frames_of(part: Mapping[str, Any], run: str, session: str, created: float, log: Sequence[Event]) -> list[str]:
     """Return a digest of the frames of each event of a log; `part` is the lane's part of the run's policy."""
-    lane = _BY_NAME.get(part["name"])
+    lane = BY_NAME.get(part["name"])
     if lane is None:
         return []
     encoder: Encoder = lane.encoder(recorded_turn(dict(part), run, session, created))

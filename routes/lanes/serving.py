@@ -1,7 +1,7 @@
 """A lane's requests: read, made a run of, and answered as its client expects.
 
-A run is the agent's, or one round that is relayed (`routes.lanes.models`). A client that leaves cancels its run here,
-because it cannot come back to it; a retry of the same request joins it.
+A run is the agent's, or one round that is relayed (`routes.lanes.models`). The lane, or the setting `lane_disconnect`,
+says if a client that leaves cancels its run; a retry of the same request joins it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from routes.lanes.lane import Lane, LaneRequest, Turn
 from routes.lanes.models import AGENT, agent_options, continued, model_choice, options_of_headers, relayed_parameters
 from routes.lanes.sessions import LaneSessions
 from routes.lanes.streams import Left, Pages, collected, lane_frames
-from routes.lanes.verdicts import Resumed, resumed_run
+from routes.lanes.verdicts import Resumed, last_decided, resumed_run
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.route import Route, tagged
-from routes.protocol.sse import EventStreamResponse
+from routes.protocol.sse import EventStreamResponse, OnLeave
 from routes.services import Services, current_principal, services_of, traceparent_of
 
 ENDING_S = 1.0  # for a run whose end has been sent
@@ -92,6 +92,12 @@ def attendance_of(request: Request) -> Attendance:
     return attendance
 
 
+def leaving(services: Services, attendance: Attendance, lane: Lane, run: str) -> OnLeave | None:
+    """Return what is done when a reader of a run leaves; None where it goes on."""
+    goes_on = lane.goes_on(services.settings.lane_disconnect)
+    return None if goes_on else partial(attendance.leave, services.runs, run)
+
+
 class Serving(Struct, frozen=True):
     """One request of a lane."""
 
@@ -114,6 +120,7 @@ class Serving(Struct, frozen=True):
             model=lane_request.model or AGENT,
             request=lane_request,
             after=run.after,
+            decided=run.decided,
         )
         if lane_request.stream:
             return self._stream(turn)
@@ -126,17 +133,25 @@ class Serving(Struct, frozen=True):
         """The run of this request: one under way, or a new one."""
         key = RequestKey(self.principal.keeper, self.lane.name, self.body.digest)
         if retries and (row := await self.attendance.join(self.services.runs, key, self.principal)):
-            return Resumed(row, 0)
-        if self.body.request.verdicts:
-            return await resumed_run(
-                self.services, self.principal, self._sessions, self.body.request, door=self.lane.door
-            )
-        start = self._start_agent if model_choice(self.body.request.model).agent else self._start_relay
+            return Resumed(row)
+        request = self.body.request
+        if request.verdicts:
+            return await resumed_run(self.services, self.principal, self._sessions, request, door=self.lane.door)
+        agent = model_choice(request.model).agent and not request.compact
+        named = key.named(request.thread, request.run) if request.thread and not agent else None
+        found = await self._sessions.returned_run(request) if agent else None
+        if named and request.run:  # a relay is known as long as its log
+            found = await self.attendance.join(self.services.runs, named, self.principal)
+        if found:
+            return Resumed(found, decided=await last_decided(self.services, self.principal, found))
+        start = self._start_agent if agent else self._start_relay
         while True:
             with suppress(ConversationMoved):
-                row = await start(self.body.request)
+                row = await start(request)
                 self.attendance.remember(key, row)
-                return Resumed(row, 0)
+                if named:
+                    self.attendance.remember(named, row, keeping("{}", self.lane.name, request))
+                return Resumed(row)
 
     async def _start_agent(self, lane_request: LaneRequest) -> RunRow:
         there = lane_request.asks or self.services.presence.has_page(self.principal.name)
@@ -157,7 +172,7 @@ class Serving(Struct, frozen=True):
             policy=self._policy(options),
             known=True,
             traceparent=self.traceparent,
-            tied=not lane_request.background,
+            tied=not self._goes_on,
         )
         return await self.services.runs.start(agent, self.principal, turn)
 
@@ -168,19 +183,23 @@ class Serving(Struct, frozen=True):
                 await self.services.runs.cancel(row.run)
 
     async def _start_relay(self, lane_request: LaneRequest) -> RunRow:
-        options = RunOptions(model=lane_request.model, client_tools=lane_request.tools or None, **self.given)
+        model = model_choice(lane_request.model).model
+        options = RunOptions(model=model, client_tools=lane_request.tools or None, **self.given)
         messages, files = lane_request.messages, lane_request.files
         if lane_request.previous:
             await self._has_ended(lane_request.previous)
             earlier = await self._sessions.history(lane_request.previous)
             messages, files = continued(earlier.history, messages), [*earlier.imported, *files]
         options = await self.services.factory.resolved(self.principal, options)
-        relay = self.services.factory.relay(
-            self.principal, options, relayed_parameters(options, lane_request.parameters), files
-        )
+        parameters = relayed_parameters(options, lane_request.parameters)
+        if lane_request.compact:  # notes have no format, and make no calls
+            parameters = {"tool_choice": "none"} if lane_request.tools else {}
+        relay = self.services.factory.relay(self.principal, options, parameters, files)
         files = [*await with_texts(files, self.services.factory.sandbox, relay.view.window)]
         check_seen(files)
         messages = with_attachments(messages, files)
+        if lane_request.compact:
+            messages = await lane_request.compact(lane_request, messages, relay.view)
         turn = RunRequest(
             "",
             time_limit_s=self.services.factory.limits(options).seconds,
@@ -210,7 +229,7 @@ class Serving(Struct, frozen=True):
         return recorded(policy, self.lane.name, self.body.request) if records else policy
 
     def _stream(self, turn: Turn) -> Response:
-        on_leave = None if turn.request.background else partial(self._leave, turn.run)
+        on_leave = None if self._goes_on else partial(self._leave, turn.run)
         frames = lane_frames(self._pages(turn, after=0), self.lane.encoder(turn), self.attendance.attending(turn.run))
         return EventStreamResponse(self.place, frames, self._headers(turn), on_leave)
 
@@ -221,7 +240,8 @@ class Serving(Struct, frozen=True):
                 answer = await collected(pages, request.receive, self.place, asks=turn.request.asks)
         except Left:
             self.place.leave()
-            await self._leave(turn.run)
+            if not self._goes_on:
+                await self._leave(turn.run)
             return Response(status_code=204)  # which has no reader
         finally:
             self.place.leave()
@@ -253,6 +273,11 @@ class Serving(Struct, frozen=True):
         """The client has left. A run that waits for its decision stays: it is sent with the next request."""
         if not (self.body.request.asks and self.services.runs.approvals.is_waiting(run)):
             await self.attendance.leave(self.services.runs, run)
+
+    @property
+    def _goes_on(self) -> bool:
+        """True for a run that its client may leave."""
+        return self.body.request.background or self.lane.goes_on(self.services.settings.lane_disconnect)
 
     @property
     def _sessions(self) -> LaneSessions:

@@ -47,7 +47,7 @@ BESIDE_LOOP = 256 << 10  # characters, from which on a history is read beside th
 EACH = 200  # characters that take as long as the message around them
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
 # No Idempotency-Key of a request can be one of these: theirs are printable.
-CALL, THREAD, PREFIX = "call\n", "thread\n", "prefix\n"
+CALL, THREAD, PREFIX, RUN = "call\n", "thread\n", "prefix\n", "run\n"
 
 
 class Split(Struct, frozen=True):
@@ -206,17 +206,24 @@ class LaneSessions(Struct, frozen=True):
             return await self._last_asked(session) if session else None
         return await self._named(self._thread(request.thread)) if request.thread else None
 
+    async def returned_run(self, request: LaneRequest) -> RunRow | None:
+        """The run that a request returns to, which an earlier one began under the same name."""
+        return await self._named(self._run(request)) if request.run and request.thread else None
+
     async def remember_call(self, call: str, run: str, now: float) -> None:
         """Let the session be found by a call that is handed over. Raises StoreFailed."""
         await self.store.write([KeyRow(self.principal.name, f"{CALL}{call}", "", run, now)])
 
     def _names(self, request: LaneRequest, messages: Sequence[Message]) -> Sequence[str]:
         if request.thread:
-            return (self._thread(request.thread),)
+            return self._thread(request.thread), *([self._run(request)] if request.run else ())
         return () if request.previous or request.conversation else (prefix_name(messages),)
 
     def _thread(self, thread: str) -> str:
         return f"{THREAD}{self.lane}\n{thread}"
+
+    def _run(self, request: LaneRequest) -> str:
+        return f"{RUN}{self.lane}\n{request.thread}\n{request.run}"
 
     async def _earlier_run(self, request: LaneRequest, split: Split) -> RunRow | None:
         for message in split.new if not request.previous else ():

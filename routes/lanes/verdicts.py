@@ -25,10 +25,11 @@ LONGEST_NOTE = 2000  # characters
 
 
 class Resumed(Struct, frozen=True):
-    """A run that goes on, and the number of the event behind which its client has not seen it."""
+    """A run that goes on, and the number of the event behind which its client has not seen it; as in a `Turn`."""
 
     row: RunRow
-    after: int
+    after: int = 0
+    decided: int | None = None
 
 
 async def resumed_run(
@@ -51,7 +52,17 @@ async def resumed_run(
         calls = ", ".join(verdict.call[:40] for verdict in request.verdicts[:5])
         raise Refused(400, "no_approval", f"No call waits for a decision under {calls!a}. Send a message instead.")
     resumed = await services.runs.run(decided[-1].run, principal)
+    if request.received and not any(verdict.call in pending for verdict in request.verdicts):
+        return Resumed(resumed, decided=await last_decided(services, principal, resumed))
     return Resumed(resumed, await _question_position(services, resumed.id, [row.call for row in decided]))
+
+
+async def last_decided(services: Services, principal: Principal, run: RunRow) -> int:
+    """Return the sequence number of the last question of a run that is in front of those that wait."""
+    events = await services.store.events_of(run.session, ApprovalRequired.type, PAGE)
+    waiting = {row.call for row in await services.store.approvals(principal.name) if row.run == run.id}
+    asked = [(event.seq, fields_of(event)["call"] in waiting) for event in events if event.run == run.id]
+    return next((seq - 1 for seq, waits in asked if waits), asked[-1][0] if asked else 0)
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict, door: Door) -> None:

@@ -101,10 +101,24 @@ class Link:
         self._pauses_s = pauses_s
         self._last_id = ""
 
-    async def ask(self, message: Message) -> AsyncGenerator[AgentEvent, None]:
-        """Start the run and yield its events, the terminal one last. Raises ChatFailed."""
+    def ask(self, message: Message, **more: Any) -> AsyncGenerator[AgentEvent, None]:
+        """Start the run, with `more` fields of its request, and yield its events, the terminal one last.
+
+        Raises ChatFailed.
+        """
         body = {name: value for name, value in self._options.items() if value is not None} | {"message": message}
-        connection = self._connection("POST", "/chat", json=body)
+        return self._to_the_end(self._connection("POST", "/chat", json=body | more))
+
+    def follow(self, run: str, after: int) -> AsyncGenerator[AgentEvent, None]:
+        """Yield the events of a run behind the one with this number. Raises ChatFailed."""
+        self.run, self._last_id = run, str(after)
+        return self._to_the_end(self._rest())
+
+    def _rest(self) -> AsyncGenerator[AgentEvent, None]:
+        headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
+        return self._connection("GET", f"/runs/{self.run}/events", headers=headers)
+
+    async def _to_the_end(self, connection: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
         pauses, announced = iter(self._pauses_s), False
         while True:
             before = self._last_id
@@ -131,8 +145,7 @@ class Link:
                 yield Notice("reconnect", text("terminal.reconnecting"))
                 announced = True
             await asyncio.sleep(pause)
-            headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
-            connection = self._connection("GET", f"/runs/{self.run}/events", headers=headers)
+            connection = self._rest()
 
     def _follow(self, event: AgentEvent) -> None:
         if isinstance(event, HelperApproval):
@@ -187,7 +200,7 @@ class Link:
     async def decide(self, call: str, body: Mapping[str, Any]) -> NotTaken | None:
         """Answer what the run asks; None when the server took it."""
         try:
-            response = await self._client.post(self.decision_url(call), json={**body, "door": "terminal"})
+            response = await self._client.post(self.decision_url(call), json={"door": "terminal", **body})
         except httpx2.TransportError as error:
             return NotTaken(text("terminal.answer.failed", reason=_reason(error)), final=False)
         if response.is_success:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.parsing.writers import Call
@@ -24,6 +24,7 @@ OSLO, LIMA = ("weather", {"city": "Oslo"}), ("weather", {"city": "Lima"})
 NOTE = {"text": LONG_TEXT, "tags": ["two words", 'a "quote"', ""], "urgent": True, "size": 42}
 CUT = "This answer ends before it"
 BEFORE_FAILURE = "The first words came, and"
+CONDENSED = "What was done: a command was run.\nCurrent state: fine.\nPending: nothing."
 WAIT, REST = "One moment. ", "That was all."
 EXAMPLE = "A model would write it so:\n\n````text\n%s\n````\n\nNothing was called."
 
@@ -155,6 +156,16 @@ def ask(read: Read) -> Reply:
     return Reply("It was not run." if "not run" in read.results[-1] else "It is written.")
 
 
+def condensed(read: Read) -> Reply:
+    """A long turn, whose beginning the client has summarised after its first command."""
+    said = [text for _, text in read.turns]
+    if said[-1].startswith("Stop here."):
+        return Reply(CONDENSED)
+    if any(CONDENSED in text for text in said):
+        return Reply("It goes on behind the notes.")
+    return replace(shell(read), usage={"prompt_tokens": 90_000, "completion_tokens": 7})
+
+
 SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "plain": lambda read: Reply(PLAIN),
     "one": calling(OSLO),
@@ -176,6 +187,7 @@ SCENARIOS: Mapping[str, Callable[[Read], Reply]] = {
     "parameters": parameters,
     "undeclared": calling(("weather_report", {"city": "Oslo"})),
     "shell": shell,
+    "condensed": condensed,
     "edit": lambda read: Reply(f"So it is noted.\n\nmoored.txt\n```\n{MOORED}\n```\n"),
     "mixed": mixed,
     "own": lambda read: results(read) if read.results else Reply(calls=[("list_files", {})]),

@@ -10,7 +10,7 @@ import {
 import { declared, main } from "./jobs.mjs";
 
 /** What @ai-sdk/react keeps in React's state. */
-class Kept {
+export class Kept {
   status = "ready";
   error = undefined;
   messages = [];
@@ -90,4 +90,4 @@ async function rest(chat) {
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 20));
 
-await main({ ui });
+if (process.argv[1]?.endsWith("ui_client.mjs")) await main({ ui });

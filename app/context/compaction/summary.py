@@ -12,6 +12,7 @@ from app.models.tokens.cutting import shortened
 from parsing.dialects import FENCED
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
+STANDS_FOR = "[This stands for the first"  # begins a summary
 MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of each request that is quoted
 
 
@@ -43,11 +44,11 @@ def goal_text(messages: Sequence[Message], upto: int, most: int) -> str:
     return "\n\n".join(shortened(text, max(LEAST_GOAL, min(MOST_GOAL, most))) for text in quoted)
 
 
-def summary_text(goal: str, notes: str, upto: int) -> str:
+def summary_text(goal: str, notes: str, upto: int, code: str = "") -> str:
     """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data."""
-    code = new_code(notes)
+    code = code or new_code(notes)
     return (
-        f"[This stands for the first {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
+        f"{STANDS_FOR} {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
         f"Notes [{code}]:\n{notes}\n[end {code}]\n{RULE}"
     )
 

@@ -38,11 +38,14 @@ def with_opening(opening: Sequence[Message], history: Sequence[Message]) -> list
     return [*leading, *opening, *history[len(leading) :]]
 
 
-def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids, origin: str = "") -> list[Message]:
+def settled(
+    history: Sequence[Message], takes_id: TakesId = takes_short_ids, origin: str = "", *, keeps_files: bool = False
+) -> list[Message]:
     """Return the history with each call followed by exactly one result, in order, native calls first.
 
     Neighbouring replies are one. Calls have ids that differ and that the server takes (see `CallIds`). Files
-    of results follow these as the user's. A result without a call stays where it is, without an id.
+    of results follow these as the user's, unless the results keep them. A result without a call stays where it is,
+    without an id.
     """
     rows: list[Message | list[PairedCall]] = []
     waiting: dict[str, list[PairedCall]] = {}
@@ -62,7 +65,7 @@ def settled(history: Sequence[Message], takes_id: TakesId = takes_short_ids, ori
         waiting |= by_id
         rows.append(replace(message, calls=tuple(pair.call for pair in pairs)))
         rows += [pairs] if pairs else []
-    return [message for row in rows for message in (_results(row) if isinstance(row, list) else [row])]
+    return [message for row in rows for message in (_results(row, keeps_files) if isinstance(row, list) else [row])]
 
 
 def joined_replies(history: Sequence[Message]) -> list[Message]:
@@ -80,6 +83,7 @@ def joined_replies(history: Sequence[Message]) -> list[Message]:
             shown=_joined_shown(last, message),
             reasoning="\n\n".join(filter(None, (last.reasoning, message.reasoning))),
             calls=(*last.calls, *message.calls),
+            attachments=(*last.attachments, *message.attachments),
             sealed=(last.sealed or message.sealed) if not (last.sealed and message.sealed) else None,
         )
     return joined
@@ -102,9 +106,12 @@ def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCa
     return next((pair for pair in found if pair.result is None), None)
 
 
-def _results(pairs: Sequence[PairedCall]) -> Iterator[Message]:
+def _results(pairs: Sequence[PairedCall], keeps_files: bool) -> Iterator[Message]:
     files: tuple[Attachment, ...] = ()
     for pair in sorted(pairs, key=lambda pair: pair.call.dialect != NATIVE):
+        if keeps_files and pair.result:
+            yield replace(pair.answer(), attachments=pair.result.attachments)
+            continue
         yield pair.answer()
         files += pair.result.attachments if pair.result else ()
     if files:

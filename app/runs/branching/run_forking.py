@@ -31,7 +31,7 @@ from app.storage.changes import Change
 from app.storage.principals import Principal
 from app.storage.runs import ALL, EventRow, InboxRow, KeyRow, RunRow
 from app.storage.sessions import MessageRow
-from app.transcript.run_request import HELPER, KNOWN, LANE, UNTRUSTED, IdempotencyKey, RunRequest, has_mark
+from app.transcript.run_request import HELPER, IMPORTED, KNOWN, LANE, UNTRUSTED, IdempotencyKey, RunRequest, has_mark
 from app.transcript.run_totals import logged, totals_of
 
 WORDS = "This run goes on from event {at} of run {run}, with the files as they were then."
@@ -42,6 +42,7 @@ LABELLED = f"Files have labels here, which copies of them would not have. {WHOLE
 UNLISTED = "Nothing is kept of this run, so it cannot be forked. Send the request again."
 RELAYED = "The run answers a client of another API, which has the conversation. Send another request with that client."
 NOT_BEGUN = "The run has not begun, or only writes a summary. Fork another one, or wait until it has begun."
+ELSEWHERE = f"The run was imported: its calls are history, and are not made here. {WHOLE}"
 HELPERS = "A helper's run cannot be forked. Fork the run that it works for."
 
 
@@ -98,6 +99,8 @@ class RunForking(Struct, frozen=True):
             raise NotForkable(RELAYED)
         if has_mark(row, HELPER):
             raise NotForkable(HELPERS)
+        if has_mark(row, IMPORTED):
+            raise NotForkable(ELSEWHERE)
         if TEMPORARY in modes_in(row.policy):
             raise NotForkable(TEMPORARY_ENDS)
         if not factory.runs.peers.is_alone:

@@ -34,9 +34,11 @@ DECISION = 'send {"approved": true} or {"approved": false}'
 def read_request(body: Mapping[str, Any]) -> LaneRequest:
     """Raises Refused."""
     node = Node(body)
-    history = History()
-    for message in node.children("messages"):
+    history, sent = History(), node.children("messages")
+    for message in sent:
         history.add(message)
+    asked = next((at for at in range(len(sent), 0, -1) if _is_asked(sent[at - 1])), 0)
+    run = node.text("runId")
     verdicts = [verdict_of(entry) for entry in node.children("resume")]
     if not history.messages and not verdicts:
         raise node.refused("messages", 'is empty; send at least {"id": "1", "role": "user", "content": "..."}')
@@ -51,11 +53,28 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
         parameters=model_parameters(forwarded.fields),
         stream=True,
         thread=node.text("threadId"),
+        run=f"{run}\n{sent[asked - 1].text('id') if asked else ''}" if run else "",
+        received=_received(sent[asked:]),
         verdicts=verdicts,
         asks=True,
         untrusted=any(entry.text("value") for entry in node.children("context")),
         echo={name: text for name in ("threadId", "runId") if (text := node.text(name))},
     )
+
+
+def _is_asked(message: Node) -> bool:
+    """Return True for a message, or a result of a call, that a run has not sent."""
+    role, name = message.text("role"), message.text("id") or ""
+    of_run = name.startswith("run_") if role == "user" else name == f"{message.text('toolCallId')}-result"
+    return role in ("user", "tool") and not of_run
+
+
+def _received(sent: Sequence[Node]) -> dict[str, str]:
+    """The texts of messages and results, and the arguments of calls, that a client has of the answer under way."""
+    found = {message.text("id") or "": message.fields.get("content") for message in sent}
+    for call in (call for message in sent for call in message.children("toolCalls")):
+        found[call.required_text("id")] = call.required_child("function").text("arguments") or ""
+    return {name: text for name, text in found.items() if text and isinstance(text, str)}
 
 
 def _with_context(messages: Sequence[Message], node: Node) -> list[Message]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.core.events import RunFinished, TextDelta
+from app.storage.runs import EventRow
 from routes.lanes.lane import Turn
 from routes.lanes.part_encoder import Fields, PartEncoder
 
@@ -35,6 +36,11 @@ class AGUIEncoder(PartEncoder):
         self._handed: list[str] = []
         self._shown_progress: set[str] = set()
         self._usage = TokenCounts()
+        self._rest = Rest(turn.request.received) if turn.decided is not None else None
+
+    def frames(self, row: EventRow) -> str:
+        frames = super().frames(row)
+        return self._rest.of(frames) if self._rest and frames else frames
 
     def new_id(self) -> str:
         return f"{self.turn.run}-{super().new_id()}"
@@ -150,6 +156,37 @@ class AGUIEncoder(PartEncoder):
 
     def _finish_run(self, outcome: Fields) -> None:
         self.send(type="RUN_FINISHED", **self._ids, outcome=outcome, **self._usage.fields(self._model))
+
+
+# Events that add to a text of the client's, with the field that has the id of it.
+ADDING = {"TEXT_MESSAGE_CONTENT": "messageId", "REASONING_MESSAGE_CONTENT": "messageId", "TOOL_CALL_ARGS": "toolCallId"}
+
+
+class Rest:
+    """The events of a run without what a client has `received` that comes back in the middle, so that nothing doubles.
+
+    What begins or ends a text changes nothing that is there. `CUSTOM` events, which clients do not keep, were in front.
+    """
+
+    def __init__(self, received: Mapping[str, str]) -> None:
+        self._received = {name: len(text) for name, text in received.items()}  # characters still to come
+
+    def of(self, frames: str) -> str:
+        blocks = frames.split("\n\n") if self._received else ()
+        return "".join(map(self._lacking, filter(None, blocks))) if blocks else frames
+
+    def _lacking(self, block: str) -> str:
+        fields = json.loads(block.removeprefix("data: "))
+        kind, known = fields["type"], self._received
+        if known and (kind == "CUSTOM" or (kind == "TOOL_CALL_RESULT" and known.pop(fields["messageId"], 0))):
+            return ""
+        name = fields.get(ADDING.get(kind, ""), "")
+        if not (had := known.pop(name, 0)):
+            return f"{block}\n\n"
+        if (left := had - len(fields["delta"])) >= 0:
+            known |= {name: left} if left else {}
+            return ""
+        return f"data: {json.dumps(fields | {'delta': fields['delta'][had:]}, separators=(',', ':'))}\n\n"
 
 
 class TokenCounts:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from app.core import events
 from app.storage.runs import EventRow
 from app.transcript.reply import NEVER_MADE
-from routes.lanes.answer import OwnCall, Used
+from routes.lanes.answer import Answer, OwnCall, Used
 from routes.lanes.event_text import fields_of, joined_literals, text_literal
 from routes.lanes.lane import Turn
 from routes.lanes.responses import ids, items
@@ -77,6 +77,7 @@ class ResponseEncoder:
         self._repeated = 0  # characters of reasoning to come that have been sent as text
         self._used = Used()
         self._notices = set[str]()  # their codes, of this round
+        self._compaction = Answer() if self._head.compaction else None
 
     @property
     def output(self) -> list[items.Item]:
@@ -97,7 +98,9 @@ class ResponseEncoder:
         for one in taken_apart(row):
             self._number = one.seq * STEP
             self._begin()
-            if encode := EVENTS.get(one.type):
+            if self._compaction:
+                self._collect(one, self._compaction)
+            elif encode := EVENTS.get(one.type):
                 encode(self, one)
         return "".join(self._frames)
 
@@ -270,6 +273,16 @@ class ResponseEncoder:
             self._end_item(self._add_item(item), item)
 
     # the rest
+
+    def _collect(self, row: EventRow, notes: Answer) -> None:
+        """Keep the notes of a compaction until they are whole: clients get one item, and no words."""
+        notes.add(row)
+        if row.type in events.TERMINAL:
+            self._used = notes.used
+            outcome, output = self._head.compacted(notes)
+            for item in output:
+                self._end_item(self._add_item(item), item)
+            self._end(outcome)
 
     def _skip_repeated(self, row: EventRow) -> None:
         """Leave out the reasoning that repeats what was shown as text, which cannot be taken back here."""

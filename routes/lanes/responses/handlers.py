@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from routes.deletion import delete_conversation
+from routes.lanes.catalogue import BY_NAME
 from routes.lanes.responses.encoder import ResponseEncoder
 from routes.lanes.responses.ids import response_id, stem_of
 from routes.lanes.responses.input_items import listed
 from routes.lanes.responses.kept import KeptResponse, KeptResponses
-from routes.lanes.serving import attendance_of
+from routes.lanes.responses.response import NAME
+from routes.lanes.serving import attendance_of, leaving
 from routes.lanes.streams import lane_frames
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.numbers import query_number
@@ -34,9 +34,8 @@ async def show_response(request: Request) -> Response:
         pages = services.runs.watch(run, 0)
         frames = lane_frames(pages, ResponseEncoder(response.turn, cursor), attendance.attending(run))
         lane_request = response.turn.request
-        on_leave = (
-            None if lane_request.background or lane_request.asks else partial(attendance.leave, services.runs, run)
-        )
+        stays = lane_request.background or lane_request.asks
+        on_leave = None if stays else leaving(services, attendance, BY_NAME[NAME], run)
         return EventStreamResponse(place, frames, on_leave=on_leave)
 
 

@@ -1,7 +1,7 @@
 """The items of a request's `input` as messages.
 
 An answer is several items there: reasoning, messages, a call each. Neighbours are one message of the assistant here.
-Items of types that have no counterpart, such as calls of tools that other servers run, are left out, never refused.
+Calls that other servers have run, and types that no standard has, are left out: what they led to stands in the answer.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class History(Struct):
     files: list[File] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     approvals: list[ApprovalPlace] = field(default_factory=list)
+    compacts: bool = False
     _draft: Draft = field(default_factory=Draft)
 
     @classmethod
@@ -40,6 +41,8 @@ class History(Struct):
             return history
         for node in body.children("input"):
             read = READERS.get(node.text("type") or "message")
+            if history.compacts:
+                raise node.refused("type", "stands behind a compaction_trigger, which has to be the last item")
             if read:
                 read(history, node)
         history._end_answer()
@@ -76,15 +79,28 @@ class History(Struct):
         self._draft.thoughts += [text] if text.strip() else []
 
     def _call(self, node: Node) -> None:
-        custom = node.text("type") == "custom_tool_call"
-        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get("arguments")
-        name = flat_name(node.text("namespace"), node.required_text("name"))
+        kind = node.text("type") or ""
+        custom, field = kind == "custom_tool_call", BUILT_IN.get(kind)
+        arguments = {CUSTOM_INPUT: node.text("input") or ""} if custom else node.fields.get(field or "arguments")
+        name = kind.removesuffix("_call") if field else flat_name(node.text("namespace"), node.required_text("name"))
         call = node.text("call_id") or node.required_text("id")
         self._draft.calls.append(asked_call(call, name, arguments))
 
+    def _compaction(self, node: Node) -> None:
+        """A summary in place of earlier items. It may repeat results of tools, and anybody can write one."""
+        text = unsealed(node.required_text("encrypted_content"))
+        if text is None:
+            raise node.refused("encrypted_content", "is another server's; send the items that it stands for")
+        self.add(Message("user", text, untrusted=True))
+
+    def _trigger(self, _: Node) -> None:
+        self.compacts = True
+
     def _output(self, node: Node) -> None:
-        call, given = node.required_text("call_id"), node.fields.get("output")
-        if isinstance(given, dict):  # of earlier versions of Codex
+        built_in = (node.text("type") or "").removesuffix("_output") in BUILT_IN
+        call = (built_in and (node.text("call_id") or node.text("id"))) or node.required_text("call_id")
+        given = node.fields.get("output")
+        if isinstance(given, dict) or (built_in and not isinstance(given, str)):  # or of earlier versions of Codex
             content = Content([json.dumps(given, ensure_ascii=False)])
         else:
             content = content_of(node, "output")
@@ -100,6 +116,9 @@ class History(Struct):
         self.approvals.append(place)
 
 
+# Calls of tools that the API defines and its clients run, with the field of their arguments.
+BUILT_IN = dict.fromkeys(("local_shell_call", "shell_call", "computer_call"), "action")
+BUILT_IN |= {"apply_patch_call": "operation", "tool_search_call": "arguments"}
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,
@@ -108,4 +127,8 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
     "function_call_output": History._output,
     "custom_tool_call_output": History._output,
     "mcp_approval_response": History._verdict,
+    "compaction": History._compaction,
+    "compaction_trigger": History._trigger,
+    **dict.fromkeys(BUILT_IN, History._call),
+    **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._output),
 }

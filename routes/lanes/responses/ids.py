@@ -11,11 +11,12 @@ from msgspec import Struct
 from tools.base.patterns import lazy_pattern
 
 MESSAGE, REASONING, FUNCTION_CALL, CUSTOM_CALL, OWN_CALL = "msg", "rs", "fc", "ctc", "mcp"  # before an item's id
-DECISION = "mcpd"
+DECISION, COMPACTION = "mcpd", "cmp"
 RUN = "run_"
 _STEM = r"([0-9a-f]+)(?:s(\d+))?"  # a hexadecimal number has no s
 _RESPONSE = lazy_pattern(rf"resp_{_STEM}")
-_ITEM = lazy_pattern(rf"(?:{MESSAGE}|{REASONING}|{FUNCTION_CALL}|{CUSTOM_CALL}|{OWN_CALL}|{DECISION})_{_STEM}_(\d+)")
+_KINDS = "|".join((MESSAGE, REASONING, FUNCTION_CALL, CUSTOM_CALL, OWN_CALL, DECISION, COMPACTION))
+_ITEM = lazy_pattern(rf"(?:{_KINDS})_{_STEM}_(\d+)")
 _APPROVAL = lazy_pattern(r"mcpr_([0-9a-f]+)_(\d+)_(.+)")
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from routes.lanes.reading import plain_text
+from routes.lanes.reading import Node, plain_text
 
 MOST_KEPT = 64 * 1024  # characters of JSON: the rest of a long conversation is in the session
 LONG = 4096  # characters; the data of files are longer
@@ -24,6 +24,12 @@ def kept_items(given: Any) -> list[dict[str, Any]]:
             break
         kept.append(found)
     return kept[::-1]
+
+
+def items_of(body: Node, kind: str) -> list[Node]:
+    """The items of this type among a request's input."""
+    items = body.children("input") if isinstance(body.fields.get("input"), list) else []
+    return [item for item in items if item.fields.get("type") == kind]
 
 
 def _listed(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from app.core.messages import Message
 from app.storage.people.members import checked_outside
 from routes.lanes.lane import LaneRequest
 from routes.lanes.reading import Node
+from routes.lanes.responses.compaction import with_question
 from routes.lanes.responses.history import History
 from routes.lanes.responses.ids import approval_id, response_place
-from routes.lanes.responses.input_items import kept_items
+from routes.lanes.responses.input_items import items_of, kept_items
 from routes.lanes.responses.tools import DeclaredTools, chosen
 from routes.protocol.errors import Refused
 
@@ -35,7 +38,7 @@ SEALED = "reasoning.encrypted_content"
 
 def read_responses(body: Mapping[str, Any]) -> LaneRequest:
     """Raises Refused."""
-    node = Node(body)
+    node = _with_updates(Node(body))
     if node.fields.get("prompt") is not None:
         raise node.refused("prompt", "is not supported: this server keeps no templates; send instructions and input")
     declared, history = DeclaredTools.of(node), History.of(node)
@@ -58,8 +61,22 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
         asks=declared.asks or bool(history.verdicts),
         store=store,
         background=background,
+        compact=with_question if history.compacts else None,
         echo=_echo(node, declared, history),
     )
+
+
+def read_compact(body: Mapping[str, Any]) -> LaneRequest:
+    """A request for a compaction, whose answer is not kept. Raises Refused."""
+    request = read_responses({**body, "store": False, "stream": False, "background": False})
+    return replace(request, compact=with_question)
+
+
+def _with_updates(node: Node) -> Node:
+    """The request with what items of its input have changed of its configuration."""
+    updates = [item.fields for item in items_of(node, "configuration_update")]
+    changed = {name: one[name] for one in updates for name in ("reasoning", "text") if one.get(name) is not None}
+    return Node({**node.fields, **changed}) if changed else node
 
 
 def _instructions(node: Node) -> list[Message]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.context.compaction.summary import summary_text
 from routes.lanes.answer import Answer, DecidedCall, HandedCall, OwnCall, Used, WaitingCall, Words
 from routes.lanes.errors import STOPPED, failure_of, openai_error
 from routes.lanes.lane import Turn
@@ -16,6 +17,8 @@ from routes.lanes.responses.ids import item_id, response_id, stem_of
 
 NAME = "responses"  # of the lane
 IN_PROGRESS = "in_progress"
+COMPACTION = "compaction"  # in the echo of a request for one
+NO_NOTES = "The model wrote no usable notes on the conversation. Send the request again, or use another model."
 COMPLETE = frozenset({"answered", "client_tools"})
 # Codex gives up at these codes and repeats a request that failed with any other.
 AT_ONCE = frozenset({"context_length_exceeded", "insufficient_quota", "invalid_prompt", "server_is_overloaded"})
@@ -78,6 +81,7 @@ class ResponseHead(Struct):
     seal: bool  # give reasoning back as opaque text, too
     fields: Mapping[str, Any]
     approvals: Mapping[str, str]  # by call: the id of the request for approval that was answered
+    compaction: Mapping[str, Any]  # what its summary says beside the notes, if it is one
 
     @classmethod
     def of(cls, turn: Turn) -> ResponseHead:
@@ -91,6 +95,7 @@ class ResponseHead(Struct):
             seal=bool(echo.get("seal")),
             fields=head | echo.get("response", {}),
             approvals=echo.get("approvals", {}),
+            compaction=echo.get(COMPACTION, {}),
         )
 
     def item(self, kind: str, index: int) -> str:
@@ -112,6 +117,17 @@ class ResponseHead(Struct):
             "output": call.result if call.ok else None,
             "server_label": items.SERVER_LABEL,
         }
+
+    def compacted(self, answer: Answer) -> tuple[Outcome, list[items.Item]]:
+        """The outcome of a compaction, and its one item if there are notes: the summary as opaque text."""
+        outcome, notes = outcome_of(answer, asks=False), answer.text.strip()
+        if outcome.status == "completed" and notes:
+            summary = summary_text(**self.compaction, notes=notes, code=self.stem[:8])  # the same in each replay
+            item = {"id": self.item(ids.COMPACTION, 0), "type": "compaction"}
+            return outcome, [item | {"encrypted_content": items.sealed(summary)}]
+        if outcome.status in ("completed", "incomplete"):
+            outcome = Outcome("failed", error={"code": "server_error", "message": NO_NOTES})
+        return outcome, []
 
     def other_decision(self, fields: Mapping[str, Any], at: int) -> items.Item | None:
         """Return the item `at` for a decision of another door on the call that this response goes on with."""
@@ -152,7 +168,10 @@ def outcome_of(answer: Answer, *, asks: bool) -> Outcome:
 def whole(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The response as it stands, for clients that do not stream."""
     head, outcome = ResponseHead.of(turn), outcome_of(answer, asks=turn.request.asks)
-    output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
+    if head.compaction:
+        outcome, output = head.compacted(answer)
+    else:
+        output = _output(answer, turn, head, IN_PROGRESS if outcome.status == IN_PROGRESS else "incomplete")
     usage = usage_fields(answer.used) if outcome.status != IN_PROGRESS else None
     return {**head.fields, **ending(outcome), "output": output, "usage": usage}
 

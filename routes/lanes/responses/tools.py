@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from app.runs.run_options import ClientTool
 from routes.lanes.reading import Node, check_tools, client_tool
+from routes.lanes.responses.input_items import items_of
 from routes.lanes.responses.items import CUSTOM_INPUT, SERVER_LABEL
 from tools.base.patterns import lazy_pattern
 
@@ -49,7 +50,7 @@ class DeclaredTools(Struct):
     def of(cls, body: Node) -> DeclaredTools:
         """Raises Refused."""
         declared = cls()
-        for node in body.children("tools"):
+        for node in (one for place in (body, *items_of(body, "additional_tools")) for one in place.children("tools")):
             declared._add(node)
         check_tools(declared.tools, declared._places)
         return declared

@@ -254,11 +254,11 @@ async def test_a_page_that_is_loaded_again_gets_the_run_from_its_beginning(tmp_p
             async with served.client.stream("GET", RESUME) as again:
                 gate.set()
                 replayed = (await again.aread()).decode()
-        ended = await served.client.get(RESUME)
+        ended = await served.client.get(RESUME)  # the end may be lost with a connection, and nobody knows
     assert again.headers["x-vercel-ai-ui-message-stream"] == "v1"
     chunks = data_of(replayed.removesuffix("data: [DONE]\n\n"))
     assert "".join(one.get("delta", "") for one in chunks) == "One two."
-    assert (ended.status_code, ended.content) == (204, b"")
+    assert data_of(ended.text.removesuffix("data: [DONE]\n\n")) == chunks
 
 
 @pytest.mark.parametrize("kind", [AGUI, UI])

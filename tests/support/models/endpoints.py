@@ -57,7 +57,7 @@ async def opened(
         await store.close()
 
 
-def server_at(url: str = NOWHERE, **more: object) -> dict[str, object]:
+def running_server(url: str = NOWHERE, **more: object) -> dict[str, object]:
     return {"url": url, **more}
 
 

@@ -68,7 +68,7 @@ export const inWords = ({ network, ...rest }) =>
     ? { ...rest, [t("card.field.network")]: t("approvals.any_host") }
     : { ...rest, ...(network && { network }) };
 
-const DOORS = new Set(["page", "push", "terminal", "api", "responses", "ag-ui", "ui-messages", "mcp", "link"]);
+const DOORS = new Set(["page", "push", "terminal", "acp", "api", "responses", "ag-ui", "ui-messages", "mcp", "link"]);
 
 const own = new Set(["local"]); // names of the reader; "local" is the only account of a server without tokens
 

@@ -55,7 +55,8 @@ const RUNS = {
   export: async (page, rest) => {
     const session = page.store.get("session");
     if (!session) return announce(t("commands.nothing"), { urgent: true });
-    return (await import("../sessions/export.js")).save(session, rest === "json" ? "json" : "md");
+    const { FORMATS, save } = await import("../sessions/export.js");
+    return save(session, FORMATS.find((one) => rest && one.startsWith(rest.toLowerCase())) ?? FORMATS[0]);
   },
   options: async (page) => (await import("../panels/conversation/settings.js")).toggle(page, page.composer.text),
   prompts: async (page) => (await import("./library.js")).toggle(page, page.composer.text),

@@ -96,8 +96,7 @@ export class SessionRow {
       row("share", "link", "share"),
       row("options", "gear", "options"),
       ...(labels ? [row("labels", "check", "label")] : []),
-      row("export.md", "save", "exported", "md"),
-      row("export.json", "save", "exported", "json"),
+      ...["markdown", "html", "responses", "json"].map((one) => row(`export.${one}`, "save", "exported", one)),
       row("delete", "bin", "deleted"),
     ];
   }

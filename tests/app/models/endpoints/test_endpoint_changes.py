@@ -23,7 +23,7 @@ from app.redaction.redactor import Redactor
 from app.storage.changes import StoreFailed
 from app.storage.endpoints import EndpointRemoved, EndpointRow
 from app.storage.sqlite.store import SQLiteStore
-from tests.support.models.endpoints import HELLO, LIMIT_S, NOWHERE, asked, model_server, opened, server_at
+from tests.support.models.endpoints import HELLO, LIMIT_S, NOWHERE, asked, model_server, opened, running_server
 
 pytestmark = pytest.mark.anyio
 KEY = "sk-a-secret-that-nobody-sees"
@@ -40,9 +40,9 @@ def kept_keys(folder: Path) -> list[Path]:
 async def test_an_endpoint_that_is_added_is_there_after_a_restart_with_its_keys(tmp_path: Path) -> None:
     redactor = Redactor()
     async with model_server("qwen") as server:
-        async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+        async with opened(tmp_path, endpoints={"a": running_server()}) as here:
             await here.registry.add("b", spec(server.base_url), [KEY], "ann")
-        async with opened(tmp_path, endpoints={"a": server_at()}, redactor=redactor) as here:
+        async with opened(tmp_path, endpoints={"a": running_server()}, redactor=redactor) as here:
             await asked(here.models, "b")
         assert server.asked[-1].headers["authorization"] == f"Bearer {KEY}"
     [file] = kept_keys(tmp_path)
@@ -53,7 +53,7 @@ async def test_an_endpoint_that_is_added_is_there_after_a_restart_with_its_keys(
 
 
 async def test_a_key_goes_with_its_endpoint(tmp_path: Path) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         await here.registry.add("b", spec(), [KEY], "ann")
         await here.registry.add("b", spec("http://127.0.0.1:10/v1"), [], "ann")  # which was sent no key
         assert [key.value for key in here.models.endpoints["b"].server.keys.keys] == [None]
@@ -77,7 +77,7 @@ async def test_a_key_goes_with_its_endpoint(tmp_path: Path) -> None:
 async def test_what_cannot_be_added_changes_nothing(
     tmp_path: Path, name: str, url: str, keys: list[str], told: str
 ) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         with pytest.raises(InvalidEndpoint, match=told) as unfit:
             await here.registry.add(name, spec(url), keys, "ann")
         assert list(here.models.endpoints) == ["a"]
@@ -86,7 +86,7 @@ async def test_what_cannot_be_added_changes_nothing(
 
 
 async def test_endpoints_of_the_settings_are_changed_there(tmp_path: Path) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         for change in (here.registry.add("a", spec(), [], "ann"), here.registry.remove("a", "ann")):
             with pytest.raises(ReadOnlyEndpoint):
                 await change
@@ -95,7 +95,7 @@ async def test_endpoints_of_the_settings_are_changed_there(tmp_path: Path) -> No
 
 
 async def test_what_settings_need_is_known(tmp_path: Path) -> None:
-    flags = {"endpoints": {"a": server_at()}, "fallback": "a/x"}
+    flags = {"endpoints": {"a": running_server()}, "fallback": "a/x"}
     async with opened(tmp_path, **flags) as here:  # type: ignore[arg-type]
         await here.registry.add("b", spec(), [], "ann")
         assert (here.models.needed_by("a"), here.models.needed_by("b")) == ("fallback", None)
@@ -113,7 +113,7 @@ async def test_what_is_added_answers_where_nothing_was_configured(tmp_path: Path
 
 
 async def test_a_run_keeps_the_endpoint_that_is_removed(tmp_path: Path) -> None:
-    async with model_server("qwen") as server, opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with model_server("qwen") as server, opened(tmp_path, endpoints={"a": running_server()}) as here:
         await here.registry.add("b", spec(server.base_url, model="qwen"), [], "ann")
         route = here.models.route("b", "ann")
         await here.registry.remove("b", "ann")
@@ -139,7 +139,7 @@ async def test_what_is_removed_is_closed_once_nobody_uses_it() -> None:
 
 
 async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
         await other.write([endpoint_row("b", spec(model="m"), "x"), endpoint_row("a", spec(model="ours"), "x")])
         await here.registry.reload()
@@ -155,7 +155,7 @@ async def test_what_another_process_has_changed_is_taken_in(tmp_path: Path) -> N
 
 
 async def test_a_row_that_cannot_be_read_costs_nobody_else_anything(tmp_path: Path) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         await here.registry.add("b", spec(), [KEY], "ann")
         other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
         await other.write([EndpointRow("c", '{"url": "http://h/v1", "from": "the future"}', "x", 1.0)])
@@ -166,7 +166,7 @@ async def test_a_row_that_cannot_be_read_costs_nobody_else_anything(tmp_path: Pa
 
 
 async def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
-    async with opened(tmp_path, endpoints={"a": server_at()}) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}) as here:
         (tmp_path / "data" / "keys").write_text("a file where the folder should be")
         with pytest.raises(StoreFailed, match="The keys cannot be stored"):
             await here.registry.add("b", spec(), [KEY], "ann")
@@ -186,7 +186,7 @@ async def test_what_is_there_is_what_was_said_last(
 ) -> None:
     folder, said = tmp_path_factory.mktemp("endpoints"), dict[str, str | None]()
     async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
-        here = await stack.enter_async_context(opened(folder, endpoints={"a": server_at()}))
+        here = await stack.enter_async_context(opened(folder, endpoints={"a": running_server()}))
         for number, (change, name) in enumerate(changes):
             match change:
                 case "remove":
@@ -195,7 +195,7 @@ async def test_what_is_there_is_what_was_said_last(
                     said.pop(name, None)
                 case "restart":
                     await stack.aclose()
-                    here = await stack.enter_async_context(opened(folder, endpoints={"a": server_at()}))
+                    here = await stack.enter_async_context(opened(folder, endpoints={"a": running_server()}))
                 case _:
                     key = f"{KEY}-{number}" if change == "add with a key" else None
                     await here.registry.add(name, spec(), [key] if key else [], "ann")

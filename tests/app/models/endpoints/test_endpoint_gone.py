@@ -12,7 +12,7 @@ from app.core.provider import ProviderFailed
 from app.models.endpoints.registry import endpoint_row
 from app.storage.endpoints import EndpointRemoved
 from app.storage.sqlite.store import SQLiteStore
-from tests.support.models.endpoints import NOWHERE, asked, model_server, opened, server_at
+from tests.support.models.endpoints import NOWHERE, asked, model_server, opened, running_server
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +25,9 @@ def spec(url: str = NOWHERE, **more: object) -> EndpointSpec:
 
 async def test_a_default_model_that_was_removed_is_not_replaced_by_another(tmp_path: Path) -> None:
     async with model_server("small") as server:
-        async with opened(tmp_path, endpoints={"a": server_at(server.base_url)}) as here:
+        async with opened(tmp_path, endpoints={"a": running_server(server.base_url)}) as here:
             await here.registry.add("b", spec(model="big"), [], "ann")
-        async with opened(tmp_path, endpoints={"a": server_at(server.base_url)}, model="b/big") as here:
+        async with opened(tmp_path, endpoints={"a": running_server(server.base_url)}, model="b/big") as here:
             other = await SQLiteStore.open(tmp_path / "data" / "test.db", visitor=True)
             await other.write([EndpointRemoved("b")])
             await other.close()
@@ -67,7 +67,7 @@ async def test_surroundings_in_which_no_client_can_be_made_cost_one_endpoint_onl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, transport: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    async with opened(tmp_path, endpoints={"a": server_at()}, transport=transport) as here:
+    async with opened(tmp_path, endpoints={"a": running_server()}, transport=transport) as here:
         added = await here.registry.add("b", spec(HOSTED), [], "ann")
         assert f"cannot be reached from here: {'' if '/' in value else 'Invalid'}" in added.problem
         assert "HTTPS_PROXY" in added.problem
@@ -75,5 +75,5 @@ async def test_surroundings_in_which_no_client_can_be_made_cost_one_endpoint_onl
             await asked(here.models, "b/m")
         await here.registry.reload()
     with pytest.raises(SettingsError, match="HTTPS_PROXY"):
-        async with opened(tmp_path, endpoints={"b": server_at(HOSTED)}, transport=transport):
+        async with opened(tmp_path, endpoints={"b": running_server(HOSTED)}, transport=transport):
             pass

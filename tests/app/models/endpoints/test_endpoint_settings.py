@@ -14,7 +14,7 @@ from app.core.endpoint_spec import EndpointSpec
 from app.core.provider import ProviderFailed
 from app.models.endpoints.key_sources import read_keys
 from app.redaction.redactor import Redactor
-from tests.support.models.endpoints import NOWHERE, asked, model_server, opened, server_at
+from tests.support.models.endpoints import NOWHERE, asked, model_server, opened, running_server
 from tests.support.server.serving import settings_in
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,7 @@ async def test_keys_come_from_variables_and_files_and_are_secrets_from_then_on(t
     (tmp_path / "key").write_text(f"{KEY}-two\n\n{KEY}-three\n")
     redactor = Redactor()
     async with model_server("qwen") as server:
-        hosted = server_at(server.base_url, key_env="ONE", key_file=[str(tmp_path / "key")])
+        hosted = running_server(server.base_url, key_env="ONE", key_file=[str(tmp_path / "key")])
         async with opened(tmp_path, {"ONE": f"{KEY}-one"}, endpoints={"a": hosted}, redactor=redactor) as here:
             await asked(here.models)
             keys = here.models.endpoints["a"].server.keys
@@ -66,12 +66,12 @@ def test_a_file_that_holds_no_key_is_named_and_never_told(tmp_path: Path, name: 
 
 async def test_without_its_keys_the_default_endpoint_refuses_to_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="the variable NOT_SET is not set"):
-        async with opened(tmp_path, endpoints={"a": server_at(key_env="NOT_SET")}):
+        async with opened(tmp_path, endpoints={"a": running_server(key_env="NOT_SET")}):
             pass
 
 
 async def test_without_its_keys_another_endpoint_says_so_to_whoever_asks_it(tmp_path: Path) -> None:
-    endpoints = {"a": server_at(model="m"), "b": server_at(model="n", key_env="NOT_SET")}
+    endpoints = {"a": running_server(model="m"), "b": running_server(model="n", key_env="NOT_SET")}
     async with opened(tmp_path, endpoints=endpoints) as here:
         assert "the variable NOT_SET is not set" in here.models.endpoints["b"].last_error
         with pytest.raises(ProviderFailed, match="Admins see the reason") as failed:
@@ -81,7 +81,7 @@ async def test_without_its_keys_another_endpoint_says_so_to_whoever_asks_it(tmp_
 
 async def test_with_some_of_its_keys_an_endpoint_works(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
-        endpoints = {"a": server_at(), "b": server_at(server.base_url, key_env=["NOT_SET", "SET"])}
+        endpoints = {"a": running_server(), "b": running_server(server.base_url, key_env=["NOT_SET", "SET"])}
         async with opened(tmp_path, {"SET": KEY}, endpoints=endpoints) as here:
             await asked(here.models, "b")
             assert "NOT_SET" in here.models.endpoints["b"].problem
@@ -102,7 +102,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 async def test_settings_that_name_no_model_are_told_at_start(tmp_path: Path, name: str) -> None:
     flags, told = WRONG[name]
-    endpoints = {"a": server_at(), "c": server_at(models=["one"]), "k": server_at(key_env="NOT_SET")}
+    endpoints = {"a": running_server(), "c": running_server(models=["one"]), "k": running_server(key_env="NOT_SET")}
     with pytest.raises(SettingsError, match=re.escape(told)):
         async with opened(tmp_path, endpoints=endpoints, **flags):  # type: ignore[arg-type]
             pass
@@ -110,25 +110,28 @@ async def test_settings_that_name_no_model_are_told_at_start(tmp_path: Path, nam
 
 def test_a_key_in_the_settings_is_never_repeated(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as wrong:
-        settings_in(tmp_path, endpoints=json.dumps({"a": server_at(key=KEY)}))
+        settings_in(tmp_path, endpoints=json.dumps({"a": running_server(key=KEY)}))
     assert "wrong is 'a', its 'key'" in str(wrong.value)
     assert KEY not in str(wrong.value)
 
 
 TABLES = [
-    ({"a/b": server_at()}, "endpoints (flag --endpoints)"),
-    ({"a": server_at("ftp://h/v1")}, "wrong is 'a', its 'url'"),
-    ({"a": server_at("http://user:pw@h/v1")}, "wrong is 'a', its 'url' (is not a plain http(s) URL such as http://127"),
+    ({"a/b": running_server()}, "endpoints (flag --endpoints)"),
+    ({"a": running_server("ftp://h/v1")}, "wrong is 'a', its 'url'"),
     (
-        {"a": server_at("http://u:secret\u2100@h/v1")},
+        {"a": running_server("http://user:pw@h/v1")},
+        "wrong is 'a', its 'url' (is not a plain http(s) URL such as http://127",
+    ),
+    (
+        {"a": running_server("http://u:secret\u2100@h/v1")},
         "wrong is 'a', its 'url' (is no URL: its host or port cannot be read)",
     ),
-    ({"a": server_at("http://h/v1?key=1")}, "wrong is 'a', its 'url'"),
-    ({"a": server_at(window=1)}, "wrong is 'a', its 'window'"),
-    ({"a": server_at(format="grpc")}, "wrong is 'a', its 'format'"),
-    ({"a": server_at(model="a\x1bb")}, "wrong is 'a', its 'model'"),
+    ({"a": running_server("http://h/v1?key=1")}, "wrong is 'a', its 'url'"),
+    ({"a": running_server(window=1)}, "wrong is 'a', its 'window'"),
+    ({"a": running_server(format="grpc")}, "wrong is 'a', its 'format'"),
+    ({"a": running_server(model="a\x1bb")}, "wrong is 'a', its 'model'"),
     ({"a": {}}, "wrong is 'a', its 'url'"),
-    ({"a": server_at(key_file="work/key")}, "is inside the workspace"),
+    ({"a": running_server(key_file="work/key")}, "is inside the workspace"),
 ]
 
 
@@ -148,7 +151,7 @@ def test_aliases_in_a_circle_are_told_once(tmp_path: Path) -> None:
 
 def test_the_server_of_model_url_has_its_name_for_itself(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="model_url is the endpoint default"):
-        settings_in(tmp_path, model_url=NOWHERE, endpoints=json.dumps({"default": server_at()}))
+        settings_in(tmp_path, model_url=NOWHERE, endpoints=json.dumps({"default": running_server()}))
 
 
 def test_key_files_count_from_where_they_are_named(tmp_path: Path) -> None:

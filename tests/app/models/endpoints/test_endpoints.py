@@ -20,7 +20,7 @@ from app.models.endpoints.server_state import ServerState
 from app.models.providers import provider_kind
 from app.models.scripted import Scripted
 from app.models.server_connection import ConnectionOptions, FixedConnection
-from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, server_at
+from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, opened, running_server
 from tests.support.models.upstream import Paths, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,9 @@ def endpoint(name: str, *, only: str | None = None, **spec: object) -> Endpoint:
 
 
 HOUSE = {
-    "local": server_at(model="qwen", models=["qwen", "org/llama", "hosted"]),
-    "hosted": server_at(model="big"),
-    "org": server_at(models=["small"]),
+    "local": running_server(model="qwen", models=["qwen", "org/llama", "hosted"]),
+    "hosted": running_server(model="big"),
+    "org": running_server(models=["small"]),
 }
 ALIASES = {"fast": "local/qwen", "faster": "fast", "hosted/odd": "org/small", "sharp": "hosted"}
 PLACES = [
@@ -162,12 +162,12 @@ DEFAULTS = [
     ({"endpoints": HOUSE, "model": "org/small"}, "org/small"),
     ({"endpoints": HOUSE, "model": "big"}, "hosted/big"),
     ({"endpoints": HOUSE, "model": "sharp", "aliases": {"sharp": "hosted/big"}}, "hosted/big"),
-    ({"endpoints": {"a": server_at()}, "model": "org/llama"}, "a/org/llama"),  # no endpoint is called org
+    ({"endpoints": {"a": running_server()}, "model": "org/llama"}, "a/org/llama"),  # no endpoint is called org
     ({"endpoints": HOUSE, "model_url": NOWHERE, "model": "qwen"}, "default/qwen"),
     ({"endpoints": HOUSE, "model_url": NOWHERE, "model": "x/y"}, "default/x/y"),
     ({"endpoints": HOUSE, "model_url": NOWHERE, "model": "local/qwen"}, "local/qwen"),
     ({"endpoints": HOUSE, "model_url": "scripted:"}, "default/scripted"),
-    ({"endpoints": {"tiny": server_at("scripted:", model="toy")}}, "tiny/toy"),
+    ({"endpoints": {"tiny": running_server("scripted:", model="toy")}}, "tiny/toy"),
 ]
 
 
@@ -187,7 +187,9 @@ async def test_what_is_found_on_a_port_is_called_after_its_server(tmp_path: Path
 
 async def test_nothing_is_looked_for_where_endpoints_are_configured(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
-        async with opened(tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": server_at()}) as here:
+        async with opened(
+            tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": running_server()}
+        ) as here:
             assert list(here.models.endpoints) == ["a"]
         assert not server.asked
 
@@ -231,7 +233,7 @@ async def until_listed(one: Endpoint, model: str) -> None:
 
 async def test_models_that_a_server_lists_can_be_asked_by_their_names_alone(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), model_server("qwen") as first, model_server("qwen", "llama") as second:
-        endpoints = {"a": server_at(first.base_url, model="x"), "b": server_at(second.base_url, model="y")}
+        endpoints = {"a": running_server(first.base_url, model="x"), "b": running_server(second.base_url, model="y")}
         async with opened(tmp_path, endpoints=endpoints) as here:
             await until_listed(here.models.endpoints["a"], "qwen")
             await until_listed(here.models.endpoints["b"], "llama")

@@ -17,7 +17,7 @@ from app.core.provider import Ability, ModelRequest, Piece, ProviderFailed, Prov
 from app.models.endpoints.vision_fallback import VisionFallback, can_see
 from app.models.scripted import Raise, Reply, Scripted
 from app.policy.judges import requests_of
-from tests.support.models.endpoints import opened, server_at
+from tests.support.models.endpoints import opened, running_server
 
 pytestmark = pytest.mark.anyio
 
@@ -236,11 +236,11 @@ async def test_words_alone_go_through_as_they_are() -> None:
 async def test_who_cannot_see_names_models_that_can(tmp_path: Path) -> None:
     """As their settings say, as their names suggest, as their answers have shown; nobody is asked for that."""
     endpoints = {
-        "blind": server_at(model="m", images=False),
-        "stated": server_at(model="m", images=True),
-        "guessed": server_at(models=["gpt-4o", "gpt-3.5-turbo"]),
-        "doubted": server_at(model="llava", images=False),
-        "shown": server_at(models=["plain", "other"]),
+        "blind": running_server(model="m", images=False),
+        "stated": running_server(model="m", images=True),
+        "guessed": running_server(models=["gpt-4o", "gpt-3.5-turbo"]),
+        "doubted": running_server(model="llava", images=False),
+        "shown": running_server(models=["plain", "other"]),
     }
     async with opened(tmp_path, endpoints=endpoints) as there:
         route = there.models.route("shown/plain", "ann")

@@ -14,7 +14,7 @@ from app.core.messages import Message
 from app.models.scripted import Scripted
 from app.models.tokens.counter import ROLE, create_counter
 from routes.services import open_services
-from tests.support.models.endpoints import opened, server_at
+from tests.support.models.endpoints import opened, running_server
 from tests.support.models.scripted_models import Letters
 from tests.support.server.serving import chosen, settings_in
 
@@ -43,7 +43,7 @@ async def test_a_tokenizer_file_counts_before_the_server_does(tmp_path: Path) ->
 async def test_with_a_tokenizer_file_it_is_still_known_what_the_model_cannot_see(tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    blind = {"a": server_at(images=False)}
+    blind = {"a": running_server(images=False)}
     async with opened(tmp_path, endpoints=blind, model="a/m", tokenizer=str(tmp_path / "tokenizer.json")) as here:
         assert here.models.default.counter.sees("images") is False
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
-from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, server_at
+from tests.support.models.endpoints import LIMIT_S, NOWHERE, listing, model_server, running_server
 from tests.support.models.upstream import answer, hang, upstream
 from tests.support.server.serving import Served, serving
 
@@ -54,7 +54,7 @@ async def test_an_endpoint_from_beginning_to_end(tmp_path: Path) -> None:
 
 
 async def test_what_each_role_sees(tmp_path: Path) -> None:
-    flags = {"endpoints": json.dumps({"hosted": server_at(model="big")}), "aliases": '{"sharp": "hosted/big"}'}
+    flags = {"endpoints": json.dumps({"hosted": running_server(model="big")}), "aliases": '{"sharp": "hosted/big"}'}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["x"]), None, **flags) as served:
         people = {role: await bearer(served, role, role) for role in ("guest", "user", "admin")}
         seen = {role: await listed(served, **headers) for role, headers in people.items()}
@@ -145,7 +145,7 @@ async def test_a_server_that_repeats_the_key_does_not_make_it_known(tmp_path: Pa
 
 async def test_a_server_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), upstream(hang, repeat=True) as server:
-        endpoints = json.dumps({"slow": server_at(server.base_url)})
+        endpoints = json.dumps({"slow": running_server(server.base_url)})
         async with serving(tmp_path, Scripted(["x"]), endpoints=endpoints) as served:
             assert (await served.chat())[-1]["text"] == "x"
             assert (await listed(served))["slow"]["models"] == []

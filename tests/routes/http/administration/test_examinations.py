@@ -11,7 +11,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
-from tests.support.models.endpoints import LIMIT_S, server_at
+from tests.support.models.endpoints import LIMIT_S, running_server
 from tests.support.models.engines import FAULTY, engine
 from tests.support.models.upstream import announced, left, upstream
 from tests.support.server.serving import Served, serving
@@ -62,7 +62,7 @@ async def test_one_at_a_time_and_it_ends_when_the_client_leaves(tmp_path: Path) 
 
 
 async def test_what_is_refused(tmp_path: Path) -> None:
-    flags = {"endpoints": json.dumps({"mine": server_at(models=["a"])})}
+    flags = {"endpoints": json.dumps({"mine": running_server(models=["a"])})}
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["x"]), None, **flags) as served:
         unknown = await served.client.post("/endpoints/other/examination", json={})
         model = await served.client.post(PATH, json={"model": "b"})

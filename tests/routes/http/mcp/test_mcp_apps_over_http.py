@@ -20,7 +20,7 @@ from tests.support.access.people import bearer
 from tests.support.mcp.faulty_servers import FIXTURES
 from tests.support.mcp.real_servers import node_server
 from tests.support.mcp.served import READS, helper, serving_mcp
-from tests.support.server.approvals import follow
+from tests.support.server.approvals import follow, stop_as_killed
 from tests.support.server.serving import Served, settings_in, until
 
 pytestmark = pytest.mark.anyio
@@ -189,28 +189,56 @@ async def test_a_confirmed_message_is_a_turn_of_untrusted_words(tmp_path: Path) 
         assert await served.services.store.tainted(shown["session"])
 
 
+RULES = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
+
+
+async def waiting_call(served: Served, shown: dict[str, Any]) -> tuple[asyncio.Task[httpx2.Response], str, str]:
+    """A call of the app that waits: the request, its run, and the id of the call."""
+    with served.services.runs.notifier.subscribed(shown["session"]) as begun:
+        note = {"note": "from an app"}
+        calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
+        async with asyncio.timeout(LIMIT_S):
+            await begun.wait()
+    run = await last_run(served, shown["session"])
+    async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
+        approval = await until(turn, "approval.required")
+    assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", note)
+    return calling, run, approval["call"]
+
+
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path) -> None:
-    """Also in the mode `auto`: an app is no person, and may have read anything."""
-    rules = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
-    async with showing(tmp_path, tools=rules) as (served, shown, _):
-        with served.services.runs.notifier.subscribed(shown["session"]) as begun:
-            note = {"note": "from an app"}
-            calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
-            async with asyncio.timeout(LIMIT_S):
-                await begun.wait()
-        run = await last_run(served, shown["session"])
-        async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
-            approval = await until(turn, "approval.required")
-        assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", {"note": "from an app"})
-        path = f"/runs/{run}/approvals/{approval['call']}"
-        assert (await served.client.post(path, json={"decision": decision})).status_code == 200
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, call = await waiting_call(served, shown)
+        answer = await served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": decision})
+        assert answer.status_code == 200
         async with asyncio.timeout(LIMIT_S):
             result = (await calling).json()["result"]
         if decision == "approve":
             assert result["structuredContent"]["arguments"] == {"note": "from an app"}
         else:
             assert result["isError"] and "denied it" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_call_of_an_app_ends_with_its_server(is_killed: bool, tmp_path: Path) -> None:
+    """It is beside the conversation, and the app that waited for it is gone."""
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, _ = await waiting_call(served, shown)
+        if is_killed:
+            await stop_as_killed(served.services, run)
+        else:
+            await served.services.runs.close()
+        await asyncio.wait({calling}, timeout=LIMIT_S)
+    servers: dict[str, object] = {"clock": clock(**ALLOWED), "helper": helper()}
+    async with serving_mcp(tmp_path, Scripted(["On it goes."]), servers, tools=RULES) as served:
+        kinds = [event["type"] for event in await served.events(run)]
+        assert "tool.started" not in kinds and sum(one in ("run.finished", "run.failed") for one in kinds) == 1
+        assert (await served.client.get("/approvals")).json()["approvals"] == []
+        events = await served.chat("Go on.", session=shown["session"])
+        assert events[-1]["text"] == "On it goes."
+        messages = (await served.client.get(f"/sessions/{shown['session']}")).json()["messages"]
+        assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
 async def test_an_app_of_the_extensions_own_kit(tmp_path: Path) -> None:

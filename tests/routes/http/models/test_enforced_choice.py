@@ -13,7 +13,7 @@ from app.models.capabilities.abilities import AbilityOverrides
 from tests.support.lanes.native_clients import TOOL
 from tests.support.models.abilities import models
 from tests.support.models.chatting import DONE, chat_with, chunk, says
-from tests.support.models.endpoints import opened, server_at
+from tests.support.models.endpoints import opened, running_server
 from tests.support.models.gbnf_matcher import takes
 from tests.support.models.upstream import Paths, stream, upstream
 from tests.support.server.serving import serving
@@ -61,7 +61,7 @@ async def test_a_choice_is_enforced_on_each_lane(tmp_path: Path, path: str) -> N
 
 
 async def test_an_endpoint_s_field_comes_before_the_setting(tmp_path: Path) -> None:
-    endpoints = {"a": server_at(), "b": server_at(tool_grammar="on")}
+    endpoints = {"a": running_server(), "b": running_server(tool_grammar="on")}
     async with opened(tmp_path, endpoints=endpoints, tool_grammar="off") as here:
         assert [one.spec.tool_grammar for one in here.models.endpoints.values()] == ["off", "on"]
         known = [one.default.provider.ability("tool_grammar") for one in here.models.endpoints.values()]

@@ -1,0 +1,103 @@
+"""One run of a session: its events as the editor sees them, and its questions as requests to the editor."""
+
+from __future__ import annotations
+
+import asyncio
+
+from acp import RequestError
+
+from app.core import events
+from routes.acp.editor import Editor
+from routes.acp.updates import Json, Updates, shown_text
+from routes.terminal.approval_text import choices_of, form_of, reason_of
+from routes.terminal.event_client import Link
+from routes.texts import text
+from routes.texts.exact import exact, exact_json, one_line
+from tools.builtin.ask_user import OWN_QUESTION
+
+APPROVE: Json = {"decision": "approve", "door": "acp"}
+DENY: Json = {"decision": "deny", "door": "acp"}
+# Notes of denials, for the model.
+NOT_ASKED = "The editor could not ask the person."
+NO_FORM = "The person's editor cannot show a form. Ask in your answer."
+OUTSIDE = "It acts in the project on this machine, outside of any sandbox."
+Options = dict[str, tuple[str, str, Json]]
+
+
+class Turn:
+    """Shows events and decides on calls, as a terminal does (`run_display.Output`, `run_display.Answerer`)."""
+
+    def __init__(self, editor: Editor, session: str, link: Link, updates: Updates) -> None:
+        self.link = link
+        self.updates = updates
+        self.ended: events.RunFinished | events.RunFailed | None = None
+        self.cancelled = False
+        self.work: asyncio.Future[list[Json]] | None = None  # calls of the editor's tools
+        self.handed: list[events.ToolHanded] = []
+        self._editor = editor
+        self._session = session
+
+    def show(self, event: events.AgentEvent) -> None:
+        if isinstance(event, events.RunFinished | events.RunFailed):
+            self.ended = event
+        elif isinstance(event, events.ToolHanded):
+            self.handed.append(event)
+        self._editor.show(self._session, *self.updates.of(event))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    async def decision(self, wanted: events.ApprovalRequired) -> Json | None:
+        """The editor's decision; cancelled if another door was first."""
+        schema, forms = wanted.arguments.get("schema"), self._editor.capabilities.elicitation
+        is_form = bool(schema) and (wanted.name == OWN_QUESTION or form_of(wanted) is not None)
+        try:
+            if is_form and forms and forms.form is not None:
+                message = exact(str(wanted.arguments.get("message") or ""))
+                form = {"mode": "form", "message": message, "requestedSchema": schema}
+                answer = await self._editor.request("elicitation/create", sessionId=self._session, **form)
+                return (
+                    APPROVE | {"arguments": answer.get("content") or {}} if answer.get("action") == "accept" else DENY
+                )
+            if is_form and not choices_of(wanted):
+                return DENY | {"note": NO_FORM}
+            return await self._chosen(wanted, options_of(wanted))
+        except RequestError:
+            return DENY | {"note": NOT_ASKED}
+        except ConnectionError:
+            return None  # the editor has left, and another one may come
+
+    async def permission(self, call: events.ToolHanded) -> Json:
+        """The editor's decision on a call of its own tools, once. Raises RequestError."""
+        wanted = events.ApprovalRequired(call.call, call.name, call.arguments, OUTSIDE, None)
+        return await self._chosen(wanted, {key: one for key, one in options_of(wanted).items() if key != "session"})
+
+    async def _chosen(self, wanted: events.ApprovalRequired, options: Options) -> Json:
+        offered = [{"optionId": key, "name": name, "kind": kind} for key, (name, kind, _) in options.items()]
+        asked = {"sessionId": self._session, "toolCall": self._exact(wanted), "options": offered}
+        outcome = (await self._editor.request("session/request_permission", **asked)).get("outcome") or {}
+        return options.get(outcome.get("optionId", ""), options["deny"])[2]
+
+    def _exact(self, wanted: events.ApprovalRequired) -> Json:
+        """The call as a permission request shows it: all of its arguments, and nothing that cannot be seen."""
+        call = self.updates.described(wanted.call, wanted.name, wanted.arguments)
+        rows = [(name, one if isinstance(one, str) else exact_json(one)) for name, one in wanted.arguments.items()]
+        whole = exact("\n".join(f"{name}: {value}" for name, value in rows))
+        return call | {"content": [*call.get("content", ()), shown_text(whole, f"{reason_of(wanted)}\n\n")]}
+
+
+def options_of(wanted: events.ApprovalRequired) -> Options:
+    """The answers that a permission request offers, by their ids: name, kind and decision."""
+    if choices := choices_of(wanted):
+        rows = {f"answer-{at}": (one_line(one), {"arguments": {"answer": one}}) for at, one in enumerate(choices)}
+        options = {key: (name, "allow_once", APPROVE | more) for key, (name, more) in rows.items()}
+    else:
+        options = {"once": (text("approvals.approve"), "allow_once", APPROVE)}
+        if form_of(wanted) is None:
+            scope = {"scope": "session"}
+            options["session"] = (text("approvals.approve.session"), "allow_always", APPROVE | scope)
+        for at, one in enumerate(wanted.proposals or ()):
+            name = text("approvals.always", words=one_line(str(one.get("words"))))
+            lasting = {"scope": "always", "pattern": one["pattern"]}
+            options[f"always-{at}"] = (name, "allow_always", APPROVE | lasting)
+    return options | {"deny": (text("approvals.deny"), "reject_once", DENY)}

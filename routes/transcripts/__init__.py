@@ -1,0 +1,1 @@
+"""Conversations that come from files of other programs, and that leave as files."""

@@ -1,0 +1,1 @@
+"""An editor that speaks the Agent Client Protocol, and the protocol's schema."""
