@@ -124,7 +124,7 @@ APP = "app"  # the name of what apps have kept
 
 
 class AppState(ResultRow, frozen=True):
-    """What the app of a call has kept: its state as JSON, and in `written` what the next turn is to read."""
+    """State that the app of a call has kept, as JSON; `written` is what the next turn is to read."""
 
 
 class AppContextRead(Change, frozen=True):

@@ -19,7 +19,7 @@ from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 from tools.mcp.call_context import CallContext
 from tools.mcp.calls import ServerCall
-from tools.mcp.definitions import Definition, sha256
+from tools.mcp.definitions import PAGE_TYPE, Definition, sha256
 from tools.mcp.offer_calls import OfferRequest, RequestFailed
 from tools.mcp.results import line
 from tools.mcp.server import Unavailable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult, ReadResourceResult
 
-MIME_TYPE = "text/html;profile=mcp-app"
 MAX_PAGE = 8 << 20  # characters of a page, and of a result that it gets
 MAX_DOMAINS = 64  # of each kind
 PAGE_S = 10.0  # for the page, behind the result
@@ -72,8 +71,8 @@ def app_of(server: str, uri: str, result: ReadResourceResult) -> App:
     found = next((one for one in result.contents if str(one.uri) == uri), None)
     if found is None:
         raise UnusablePage("its server has no such page")
-    if (found.mime_type or "").lower().replace(" ", "") != MIME_TYPE:
-        raise UnusablePage(f"the type of its page is {line(found.mime_type or 'not stated')}, not {MIME_TYPE}")
+    if (found.mime_type or "").lower().replace(" ", "") != PAGE_TYPE:
+        raise UnusablePage(f"the type of its page is {line(found.mime_type or 'not stated')}, not {PAGE_TYPE}")
     try:
         blob = base64.b64decode(getattr(found, "blob", "")).decode("utf-8", "replace")
     except (binascii.Error, ValueError):

@@ -27,7 +27,7 @@ _MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")  # as the fields of Hints
-PAGES = "ui://"  # the addresses of pages that are shown with results, see `tools.mcp.apps`
+PAGES, PAGE_TYPE = "ui://", "text/html;profile=mcp-app"  # of pages that show results, see `tools.mcp.apps`
 
 
 class UnusableDefinition(Exception):

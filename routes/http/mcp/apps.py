@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
-from app.runs.app_requests import AppRefused, AppRequests, Method, app_requests
+from app.runs.composition.app_requests import AppRefused, AppRequests, Method, app_requests
 from routes.access.request_rates import APPS
 from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
 from routes.protocol.requests import read_fields

@@ -61,7 +61,7 @@ async def test_an_admin_allows_domains() -> None:
         ("https://a.example.com:8443", "https://*.example.com", False),
         ("https://a.example.com:8443", "https://*.example.com:8443", True),
         ("https://*.example.com", "https://a.example.com", False),
-        ("https://example.com.evil.net", "https://example.com", False),
+        ("https://example.com.example.net", "https://example.com", False),
         ("wss://a.example.com", "https://a.example.com", True),
     ],
 )

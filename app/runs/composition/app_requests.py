@@ -39,7 +39,7 @@ class AppRefused(Exception):
 
 
 class AppRequests(Struct, frozen=True):
-    """What the app of one call may do, for the person whose run it is."""
+    """The requests of the app of one call, for the person whose run it is."""
 
     factory: RunFactory
     principal: Principal
@@ -49,7 +49,8 @@ class AppRequests(Struct, frozen=True):
     async def answer(self, method: Method, params: Params) -> Params:
         """Raises AppRefused, RequestFailed, and what beginning a run raises."""
         why, by = self.factory.redactor.redact(json.dumps(params))[:500], self.principal.name
-        row = AuditRow(time.time(), by, f"app {self.shown.server}", method, why, by, self.run.id, self.shown.call)
+        action, call = f"app {self.shown.server}", self.shown.call
+        row = AuditRow(time.time(), by, action, method, why=why, by=by, run=self.run.id, call=call)
         await self.factory.store.write([row] if method != "state" else [])
         match method:
             case "tools/call":
@@ -128,7 +129,7 @@ class AppRequests(Struct, frozen=True):
             if context is None:
                 before = await store.written(session, self._key, 0, 2 * MOST_WORDS)
                 context = before.text if before else ""
-            await store.write([AppState(session, self.run.id, self._key, KEPT, state, context)])
+            await store.write([AppState(session, self.run.id, self._key, KEPT, text=state, written=context)])
 
     @property
     def _key(self) -> str:
@@ -147,7 +148,7 @@ class AppRequests(Struct, frozen=True):
 
 
 async def app_requests(factory: RunFactory, principal: Principal, run: str, call: str) -> AppRequests:
-    """Return what the app of a call may do. Raises NotFound."""
+    """Return the app of a call. Raises NotFound."""
     row = await factory.runs.run(run, principal)
     for event in await factory.store.call_events(row.id, call):
         if event.type == ToolApp.type:
