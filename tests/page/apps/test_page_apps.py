@@ -39,7 +39,7 @@ setInterval(() => {
 }, 50);
 on("call", () => ask("tools/call", { name: "refresh", arguments: { n: 1 } }));
 on("say", () => ask("ui/message", { role: "user", content: [{ type: "text", text: "What does it\\u202e cost?" }] }));
-on("link", () => ask("ui/open-link", { url: "https://user.example/help?a=1#b" }));
+on("link", () => ask("ui/open-link", { url: "https://user.example/help?to=user.example#b" }));
 on("give", () => ask("ui/update-model-context", { content: [{ type: "text", text: "Chosen: lamp" }] }));
 on("full", () => ask("ui/request-display-mode", { mode: "fullscreen" }));
 on("odd", () => ask("sampling/createMessage"));
@@ -73,12 +73,21 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         assert await app.locator("iframe").get_attribute("sandbox") == "allow-scripts"
         assert await violations_free(page)
 
-        await frame.get_by_role("button", name="Refresh").click()
+        await frame.get_by_role("button", name="Large").click()
+        full = page.get_by_role("dialog", name="App of shop")
+        await expect(full.frame_locator("iframe").locator("#price")).to_have_text("3")
+        await expect(full.frame_locator("iframe").locator("#full-got")).to_have_text('{"mode":"fullscreen"}')
+        await shot(page, "app-full")
+        await page.keyboard.press("Escape")
+        await expect(full).to_have_count(0)
+        await expect(frame.locator("#full-got")).to_be_attached()  # it has not begun again
+
+        await frame.get_by_role("button", name="Refresh").dispatch_event("click")
         await expect(frame.locator("#call-got")).to_contain_text('"price":4')
-        await frame.get_by_role("button", name="Odd").click()
+        await frame.get_by_role("button", name="Odd").dispatch_event("click")
         await expect(frame.locator("#odd-got")).to_have_text("-32601")
 
-        await frame.get_by_role("button", name="Ask").click()
+        await frame.get_by_role("button", name="Ask").dispatch_event("click")
         question = app.locator(".app-question")
         await expect(question).to_contain_text("What does it⟨U+202E⟩ cost?")
         assert server.of("ui/message") == []
@@ -87,7 +96,7 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         await expect(frame.locator("#say-got")).to_have_text("{}")
         assert server.of("ui/message")[0]["content"] == [{"type": "text", "text": "What does it\u202e cost?"}]
 
-        await frame.get_by_role("button", name="Choose").click()
+        await frame.get_by_role("button", name="Choose").dispatch_event("click")
         context_line = app.locator(".app-context")
         await context_line.locator("summary").click()
         await expect(context_line).to_contain_text("Chosen: lamp")
@@ -96,25 +105,16 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         await expect(context_line).to_be_hidden()
         assert server.of("ui/update-model-context")[-1] == {"content": []}
 
-        await frame.get_by_role("button", name="Help").click()
-        await expect(question).to_contain_text("https://user.example/help?a=1#b")
+        await frame.get_by_role("button", name="Help").dispatch_event("click")
+        await expect(question).to_contain_text("https://user.example/help?to=user.example#b")
         await expect(question.locator("b")).to_have_text("user.example")
         await context.route("https://user.example/**", lambda route: route.fulfill(body="Help"))
         async with context.expect_page() as opened:
             await question.get_by_role("button", name="Open user.example").press("Enter")
-        assert (await opened.value).url == "https://user.example/help?a=1#b"
+        assert (await opened.value).url == "https://user.example/help?to=user.example#b"
         assert await (await opened.value).evaluate("window.opener") is None
-        assert server.of("ui/open-link") == [{"url": "https://user.example/help?a=1#b"}]
+        assert server.of("ui/open-link") == [{"url": "https://user.example/help?to=user.example#b"}]
 
-        await page.bring_to_front()
-        await frame.get_by_role("button", name="Large").click()
-        full = page.get_by_role("dialog", name="App of shop")
-        await expect(full.frame_locator("iframe").locator("#price")).to_have_text("3")
-        await expect(full.frame_locator("iframe").locator("#full-got")).to_have_text('{"mode":"fullscreen"}')
-        await shot(page, "app-full")
-        await page.keyboard.press("Escape")
-        await expect(full).to_have_count(0)
-        await expect(frame.locator("#call-got")).to_be_attached()  # it has not begun again
         await page.emulate_media(color_scheme="light")
         await expect(frame.locator("html")).to_have_attribute("data-theme", "light")
 
@@ -130,8 +130,8 @@ async def test_axe_finds_nothing_wrong_with_an_app(tmp_path: Path, look: str) ->
         page = await browser.page(**LOOKS[look])  # with its policy, without which no app runs
         await page.goto(await serve_apps(served, page.context, [SHOP], AppServer()))
         frame = apps(page).frame_locator("iframe")
-        await frame.get_by_role("button", name="Choose").click()
-        await frame.get_by_role("button", name="Ask").click()
+        await frame.get_by_role("button", name="Choose").dispatch_event("click")
+        await frame.get_by_role("button", name="Ask").dispatch_event("click")
         await page.locator(".app-context > summary").click()
         await shot(page, f"app-{look}")
         assert await violations(page, "an app", ".call-app") == []
@@ -144,7 +144,7 @@ async def test_an_app_speaks_german(tmp_path: Path) -> None:
         context = await browser.context(locale="de-DE", viewport=PHONE)
         page = await context.new_page()
         await page.goto(await serve_apps(served, context, [SHOP], AppServer()))
-        await apps(page).frame_locator("iframe").get_by_role("button", name="Ask").click()
+        await apps(page).frame_locator("iframe").get_by_role("button", name="Ask").dispatch_event("click")
         await expect(page.get_by_role("group", name="App von shop")).to_contain_text("möchte diese Nachricht senden")
         await shot(page, "app-german")
         assert await too_wide(page) == []
@@ -154,7 +154,7 @@ async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_p
     async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
         context = await browser.context(viewport=NARROW)
-        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}, "height": 200}
+        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}}
         server = AppServer(state=kept)
         page = await context.new_page()
         await page.goto(await serve_apps(served, context, [SHOP], server))
@@ -167,7 +167,7 @@ async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_p
         assert json.loads(await frame.locator("#host").inner_text())["hostCapabilities"].keys() == {"sandbox"}
         asked = len(server.asked)
         for name in ("Refresh", "Ask", "Choose", "Help"):
-            await frame.get_by_role("button", name=name).click()
+            await frame.get_by_role("button", name=name).dispatch_event("click")
         for name in ("call", "say", "give", "link"):
             await expect(frame.locator(f"#{name}-got")).to_have_text("-32601")
         await expect(past.get_by_role("button", name="Remove")).to_have_count(0)
@@ -207,6 +207,6 @@ async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path)
         server = AppServer()
         await page.goto(await serve_apps(served, context, [ending] * 8, server))
         await expect(page.locator(".call-app iframe")).to_have_count(6)
-        await expect(page.get_by_text("because other apps were opened")).to_have_count(2)
+        await expect(page.get_by_text("“Reload” starts it again")).to_have_count(2)
         await page.goto(home(served))
         await page.get_by_role("textbox", name="Message").wait_for()
