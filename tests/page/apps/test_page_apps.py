@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from app.models.scripted import Scripted
 from routes.page import FRAME, PROBE
+from tests.support.mcp.faulty_servers import FIXTURES
+from tests.support.mcp.real_servers import node_server
+from tests.support.mcp.served import READS, helper, serving_mcp
 from tests.support.page.apps import CLIENT, AppServer, apps, serve_apps
 from tests.support.page.axe import LOOKS, violations
-from tests.support.page.browser import NARROW, PHONE, REFUSED_PROBE, browsing, expect, home, shot
+from tests.support.page.browser import NARROW, PHONE, REFUSED_PROBE, browsing, expect, home, say, shot
 from tests.support.page.stories import too_wide
+from tests.support.sandbox.sites import THERE, site
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
+PICTURE = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 SHOP = (
     CLIENT
     + """<style>:root { color-scheme: light dark; font-family: sans-serif } body { margin: 12px }</style>
@@ -210,3 +218,104 @@ async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path)
         await expect(page.get_by_text("“Reload” starts it again")).to_have_count(2)
         await page.goto(home(served))
         await page.get_by_role("textbox", name="Message").wait_for()
+
+
+REACHING = (
+    CLIENT
+    + """<script>begin().then(async () => {
+  const got = {}, loads = (src) => new Promise((resolve, reject) =>
+    Object.assign(new Image(), { src, onload: () => resolve("loaded"), onerror: () => reject() }));
+  const way = async (name, attempt) => { got[name] = await attempt().then(() => "reached", () => "refused") };
+  for (const name of ["FIRST", "SECOND"]) {
+    await way(`fetch ${name}`, () => fetch(`https://${name}/fetch`, { mode: "no-cors" }));
+    await way(`picture ${name}`, () => loads(`https://${name}/picture`));
+    for (const rel of ["preconnect", "dns-prefetch", "prefetch"])
+      document.head.append(Object.assign(document.createElement("link"), { rel, href: `https://${name}/${rel}` }));
+  }
+  note("got", got);
+  onclick = () => { location = "https://FIRST/navigation" };
+});</script>"""
+)
+
+
+@pytest.mark.parametrize("kind", ["connectDomains", "resourceDomains"])
+async def test_an_app_reaches_what_an_admin_has_allowed_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    certificate = trustme.CA().issue_cert(THERE)
+    pages = {"/fetch": b"x", "/picture": PICTURE}
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append("")
+        with site(pages, certificate) as first, site(pages, certificate) as second:
+            context = await browser.context(viewport=NARROW, ignore_https_errors=True)
+            html = REACHING.replace("FIRST", first.host).replace("SECOND", second.host)
+            csp = {"connectDomains": [], "resourceDomains": [], kind: [f"https://{first.host}"]}
+            page = await context.new_page()
+            await page.goto(await serve_apps(served, context, [html], AppServer(), csp=csp))
+            shown = apps(page).frame_locator("iframe").locator("#got")
+            got = json.loads(await shown.inner_text())
+            await shown.dispatch_event("click")
+            way = "fetch" if kind == "connectDomains" else "picture"
+            assert [name for name, became in got.items() if became == "reached"] == [f"{way} {first.host}"], got
+            await page.frames[1].wait_for_url("chrome-error://**")
+            assert {*first.asked} - {"/prefetch"} == {f"/{way}"} and second.asked == []
+
+
+CALLING = CLIENT + (
+    "<script>begin().then(async () => { for (const name of ['tick', 'think', 'mcp__helper__echo', 'plain'])"
+    " note(name, await ask('tools/call', { name, arguments: { text: 'x' } })); "
+    " note('read', await ask('resources/read', { uri: 'note://data' })) })</script>"
+)
+
+
+async def test_calls_of_an_app_wait_in_the_tray_and_stay_on_its_server(tmp_path: Path) -> None:
+    servers: dict[str, object] = {
+        "clock": {"command": sys.executable, "args": [str(FIXTURES / "apps.py")]},
+        "helper": helper(),
+    }
+    script = Scripted(["```mcp__clock__show\n{}\n```", "There it is."])
+    async with serving_mcp(tmp_path, script, servers) as served, browsing() as browser:
+        browser.expected += [REFUSED_PROBE, "403"]
+        page = await browser.page(viewport=NARROW)
+
+        async def give(route: Any) -> None:
+            answer = await route.fetch()
+            text = await answer.text()
+            await route.fulfill(response=answer, body=CALLING if text.startswith("<!doctype html>") else text)
+
+        await page.route("**/sessions/*/files/*", give)
+        await page.goto(home(served))
+        await say(page, "Show me the clock.")
+        tray = page.locator("#approvals")
+        for name in ("show", "tick", "plain"):
+            await expect(tray.locator(".approval")).to_contain_text(name)
+            await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
+            await tray.get_by_role("button", name="Approve once").click()
+            if name == "tick":
+                frame = apps(page).frame_locator("iframe")
+                await expect(frame.locator("#tick")).to_contain_text("tick has run")
+                await shot(page, "app-approval")
+        await expect(frame.locator("#think")).to_have_text("-32000")
+        await expect(frame.locator("#mcp__helper__echo")).to_have_text("-32000")
+        await expect(frame.locator("#read")).not_to_be_empty()
+        await page.unroute_all(behavior="wait")
+
+
+async def test_an_app_of_the_extensions_own_kit_works_as_it_is(tmp_path: Path) -> None:
+    real = node_server("basic-vanillajs", "--stdio")
+    servers: dict[str, object] = {"basic": {"command": real.command, "args": list(real.args)}}
+    script = Scripted(["```mcp__basic__get-time\n{}\n```", "There it is.", "I have read it."])
+    async with serving_mcp(tmp_path, script, servers, tools=READS) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        page = await browser.page(viewport=NARROW)
+        await page.goto(home(served))
+        await say(page, "What time is it?")
+        frame = apps(page).frame_locator("iframe")
+        time = frame.get_by_text("T", exact=False).filter(has_text="20").first
+        await expect(time).to_be_visible()
+        await frame.get_by_role("button", name="Get Server Time").dispatch_event("click")
+        await expect(page.locator(".run[data-source=app]")).to_have_count(1)
+        await expect(page.locator(".run[data-source=app]")).to_be_hidden()  # the app shows its result
+        await frame.get_by_role("button", name="Send Message").dispatch_event("click")
+        await page.locator(".app-question").get_by_role("button", name="Send").press("Enter")
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        await page.reload()
+        await expect(frame.get_by_role("button", name="Get Server Time")).to_be_visible()
