@@ -158,7 +158,8 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
     try:
         row = await (_begin_agent(caller, arguments) if asks else _begin_call(caller, params.name, arguments))
     except ValueError as wrong:  # of the arguments, for the model that has written them
-        return {"content": [{"type": "text", "text": str(wrong)}], "isError": True}
+        why = wrong.errors()[0]["msg"] if isinstance(wrong, ValidationError) else str(wrong)
+        return {"content": [{"type": "text", "text": why}], "isError": True}
     if params.name in AS_TASKS and caller.takes_tasks:
         return _task(row, "working") | {"resultType": "task"}
     return await _followed(caller, RunLog(row))
@@ -166,8 +167,9 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
 
 async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:
     wanted = ChatRequest.model_validate(arguments)
-    if arguments.keys() - {"message", "session", "model"} or not wanted.text.strip():
-        raise ValueError("ask_agent takes a message, which is no empty text, a session and a model.")
+    fits = wanted.text.strip() and len(wanted.text.encode()) <= caller.services.settings.max_message_bytes
+    if not fits or arguments.keys() - {"message", "session", "model"}:
+        raise ValueError("ask_agent takes a message, which is neither empty nor too long, a session and a model.")
     options = RunOptions(model=wanted.model, when_absent=caller.when_absent)
     agent = await caller.services.factory.agent(caller.principal, options, wanted.session)
     turn = _turn(caller, options, wanted.text)
