@@ -41,7 +41,7 @@ async def read_resource(caller: Caller, params: ReadResourceRequestParams) -> Js
     services, uri, kind = caller.services, str(params.uri), MARKDOWN
     if uri.startswith(SESSIONS):
         session = await services.runs.session(uri.removeprefix(SESSIONS), caller.principal)
-        text = as_markdown(await exported(services.store, session, services.redactor, shown, {}))
+        text = as_markdown(await exported(services.store, session, services.redactor, shown), {})
     elif document := await services.store.document(uri.removeprefix(DOCUMENTS)) if uri.startswith(DOCUMENTS) else None:
         await services.runs.session(document.session, caller.principal)
         version = await services.store.document_version(document.id, document.version)
