@@ -63,6 +63,8 @@ TRIED = {
     "POST /sessions/{session}/take-over": Tried(body={"fingerprint": "x"}, ok=409),
     "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),
     "GET /mcp/callback": Tried(ok=400),
+    "GET /mcp": Tried(ok=400),  # no session
+    "DELETE /mcp": Tried(ok=400),
     "POST /oidc/begin": Tried(ok=404),  # there is no provider
     "POST /oidc/finish": Tried(ok=404),
     "POST /oidc/backchannel-logout": Tried(ok=404),
