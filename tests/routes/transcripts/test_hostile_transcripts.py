@@ -16,7 +16,7 @@ from routes.transcripts.formats import FORMATS, Skipped, items_of, transcripts_o
 from routes.transcripts.importing import messages_of, rows_of
 from tests.support.transcripts import REAL, TRANSCRIPTS, claude, lines, picture, result, use
 
-OWN = {
+OWN: dict[str, Any] = {
     "id": "ses_1",
     "messages": [
         {"role": "user", "text": "Hi", "at": 5.0, "attachments": [{"sha256": "x", "media_type": "image/png"}]},
