@@ -97,7 +97,10 @@ class Agent:
         return {"configOptions": session.options()["configOptions"]}
 
     async def prompt(self, session_id: str, prompt: Sequence[BaseModel], **_: Any) -> Json:
-        return {"stopReason": await self._session(session_id).prompt(prompt)}
+        session = self._session(session_id)
+        cancels = session.cancels
+        await self._reach(str(session.cwd))  # the window whose server it was may have been closed
+        return {"stopReason": await session.prompt(prompt, cancels)}
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):

@@ -41,11 +41,12 @@ DEFAULT, PLAN = "default", "plan"
 class Session:
     def __init__(self, key: str, editor: Editor, api: Api, cwd: Path) -> None:
         self.key = key
+        self.cancels = 0
         self.choices = Choices()
         self._standing = Standing(self.choices)
         self._editor = editor
         self._api = api
-        self._cwd = self._base = cwd  # and the folder of its tools
+        self.cwd = self._base = cwd  # and the folder of its tools
         self._tools: Sequence[Json] = ()
         self._models: Sequence[str] = ()
         self._prompts: dict[str, str] = {}
@@ -60,15 +61,15 @@ class Session:
         self._standing.about = about | {row["option"]: row["value"] for row in about["options"]}
         models = [row["id"] for row in (await self._api.get("/v1/models"))["data"]]
         self._models = [name for name in models if not name.startswith("dragoman/")]
-        root, can = Path(about["workspace"] or self._cwd), self._editor.capabilities
-        inside = self._cwd.is_relative_to(root)
-        if not inside and not root.is_relative_to(self._cwd):
+        root, can = Path(about["workspace"] or self.cwd), self._editor.capabilities
+        inside = self.cwd.is_relative_to(root)
+        if not inside and not root.is_relative_to(self.cwd):
             self._tools = [tool.declared(name) for name, tool in EDITOR_TOOLS.items() if tool.offered(can)]
         if session is None and not inside and not self._tools:
-            raise RequestError(-32602, text("terminal.acp.outside", folder=self._cwd, workspace=root))
-        if session is None and inside and self._cwd != root:
-            self.choices.workspace = str(self._cwd.relative_to(root))
-        self._base = root if session else self._cwd
+            raise RequestError(-32602, text("terminal.acp.outside", folder=self.cwd, workspace=root))
+        if session is None and inside and self.cwd != root:
+            self.choices.workspace = str(self.cwd.relative_to(root))
+        self._base = root if session else self.cwd
         self._later(self._show_commands())  # behind the answer, which names the session
 
     def options(self) -> Json:
@@ -99,15 +100,16 @@ class Session:
         else:
             self.choices.mode, self.choices.approval = (PLAN, None) if value == PLAN else (None, str(value))
 
-    async def prompt(self, blocks: Sequence[BaseModel]) -> str:
-        """One turn; its stop reason. Raises RequestError, ChatFailed."""
-        message = message_of(blocks, self._cwd)
+    async def prompt(self, blocks: Sequence[BaseModel], cancels: int) -> str:
+        """One turn; its stop reason. `cancels`: how many came before it. Raises RequestError, ChatFailed."""
+        message = message_of(blocks, self.cwd)
         if isinstance(message, str) and (typed := command_of(message)) and typed[0] in self._prompts:
             message = self._filled(*typed)
         more: Json = {"when_busy": "queue"} | ({"conversation": self.key} if self.key.startswith(KEY) else {})
         more |= {"client_tools": self._tools} if self._tools else {}
         while True:
             turn = self._turn()
+            turn.cancelled = self.cancels > cancels
             try:
                 await self._watch(turn, turn.link.ask(message, **more))
             except ChatFailed:
@@ -151,13 +153,14 @@ class Session:
                 words = "The person does not allow it."
             else:
                 ask = partial(self._editor.request, sessionId=self.key)
-                words, ok = await tool.run(Place(self._cwd, ask, show_terminal), call.arguments), True
+                words, ok = await tool.run(Place(self.cwd, ask, show_terminal), call.arguments), True
         except (RequestError, KeyError) as error:
             words = f"The editor could not do it: {error}"
         turn.show(events.ToolFinished(call.call, call.name, ok, words, 0.0))
         return {"call": call.call, "text": words}
 
     async def cancel(self) -> None:
+        self.cancels += 1
         for turn in [*self._turns]:
             turn.cancelled = True
             if turn.work:
