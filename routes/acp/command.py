@@ -72,7 +72,12 @@ def run_acp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         assert task
         for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
-        editor = Editor(*await stdio_streams(limit=LONGEST))
+        try:
+            editor = Editor(*await stdio_streams(limit=LONGEST))
+        except ValueError:  # files
+            raise SystemExit(
+                "dragoman: an editor starts this command, with pipes: see `dragoman connect zed`"
+            ) from None
         sys.stdout = sys.stderr  # from here on only frames are written there
         await editor.serve(handler_of(Agent(editor, reach)))
 

@@ -166,7 +166,7 @@ class Session:
             if turn.work:
                 turn.work.cancel()
             elif turn.link.run:
-                await turn.link.cancel()
+                turn.stopped = await turn.link.cancel() is None
 
     def _turn(self) -> Turn:
         link = Link(self._api.client, self.choices, pauses_s=PAUSES_S)
@@ -176,16 +176,15 @@ class Session:
         self, turn: Turn, run: AsyncGenerator[events.AgentEvent, None], waiting: Iterable[events.AgentEvent] = ()
     ) -> None:
         """Show a run to its end, and ask what it asks, the `waiting` questions first. Raises ChatFailed."""
-        asking, begun = Asking(turn.link, turn, turn), False
+        asking = Asking(turn.link, turn, turn)
         self._turns.append(turn)
         try:
             for event in waiting:
                 asking.show(event)
             async with aclosing(run) as arriving:
                 async for event in arriving:
-                    if turn.cancelled and not begun:  # before the run was known
-                        await turn.link.cancel()
-                    begun = True
+                    if turn.cancelled and not turn.stopped:  # the run was not known, or its server away
+                        turn.stopped = await turn.link.cancel() is None
                     await self._load_picture(event, turn)
                     asking.show(event)
                     if isinstance(event, events.ToolFinished) and event.name == SUBMIT_PLAN and event.ok:
