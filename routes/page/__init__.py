@@ -77,23 +77,24 @@ WORKERS = {
 # Documents of models in a frame: their own scripts and styles, and nothing that leaves it. `Connection-Allowlist` is
 # for what content policies do not see: WebRTC, preconnects, host names, the frame's own navigation.
 FRAME = "frame/artefact.html"
-FRAME_POLICY = (
-    "default-src 'none'",
-    "connect-src{connect}",
-    "script-src 'unsafe-inline' 'unsafe-eval'{resource}",
-    "style-src 'unsafe-inline'{resource}",
-    "img-src data: blob:{resource}",
-    "font-src data:{resource}",
-    "media-src data: blob:{resource}",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'self'",
-    "sandbox allow-scripts",
-    "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
-    "trusted-types own default",
+FRAME_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "connect-src{connect}",
+        "script-src 'unsafe-inline' 'unsafe-eval'{resource}",
+        "style-src 'unsafe-inline'{resource}",
+        "img-src data: blob:{resource}",
+        "font-src data:{resource}",
+        "media-src data: blob:{resource}",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+        "sandbox allow-scripts",
+        "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
+        "trusted-types own default",
+    )
 )
-LONGEST_ORIGINS = 4_000  # characters
-# Origins that a frame may be opened for, which are those of an app that an admin has allowed.
+# An origin that a frame may be opened for: of those that an app asks for, one that an admin has allowed.
 REACHED = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
 DEVICES = (
     *("accelerometer", "autoplay", "camera", "clipboard-read", "clipboard-write", "display-capture"),
@@ -101,21 +102,12 @@ DEVICES = (
     *("picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "serial", "usb"),
 )
 OFFLINE = {"Connection-Allowlist": "()"}
-
-
-def frame_headers(asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a frame that may `connect` to some origins and load a `resource` from some; from no other."""
-    origins = {name: REACHED.findall(asked.get(name, "")[:LONGEST_ORIGINS]) for name in ("connect", "resource")}
-    sources = {name: "".join(f" {origin}" for origin in found) for name, found in origins.items()}
-    reached = " ".join(f'"{origin}"' for found in origins.values() for origin in found)
-    return {
-        "Connection-Allowlist": f"({reached})",
-        "Content-Security-Policy": "; ".join(FRAME_POLICY).format_map(sources),
-        "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
-        "X-DNS-Prefetch-Control": "off",
-    }
-
-
+FRAME_HEADERS = {
+    "Connection-Allowlist": "({allowed})",
+    "Content-Security-Policy": FRAME_POLICY,
+    "Permissions-Policy": ", ".join(f"{name}=()" for name in DEVICES),
+    "X-DNS-Prefetch-Control": "off",
+}
 # An empty page by which a browser shows that it heeds `Connection-Allowlist`: its content policy would allow what the
 # other header refuses.
 PROBE = "frame/probe.html"
@@ -243,7 +235,10 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
 
 def _safety(name: str, asked: Mapping[str, str]) -> dict[str, str]:
     if name == FRAME:
-        return frame_headers(asked)
+        origins = {kind: REACHED.findall(asked.get(kind, "")) for kind in ("connect", "resource")}
+        reached = {kind: "".join(f" {origin}" for origin in found) for kind, found in origins.items()}
+        reached["allowed"] = " ".join(f'"{origin}"' for found in origins.values() for origin in found)
+        return {header: value.format_map(reached) for header, value in FRAME_HEADERS.items()}
     return OWN_HEADERS.get(name) or (HEADERS if name.endswith(DOCUMENTS) else PART)
 
 

@@ -162,12 +162,10 @@ ATTACKS: dict[str, Attack] = {
         sizes: async () => { for (const height of [1e9, 1e308, Infinity, NaN, -5, "900px", null, { valueOf: 1 }, 1e9])
           tell("ui/notifications/size-changed", { height, width: 1e9 }); await soon() },
         own: () => { document.body.style.cssText = "width: 1e7px; height: 1e7px" }, later: () => soon(500) }""",
-        asked=("state",),
     ),
     "a restless height": Attack(
         """{ sizes: async () => { for (let at = 0; at < 150; at++)
           tell("ui/notifications/size-changed", { height: at % 2 ? 600 : 80 }); await soon(600) } }""",
-        asked=("state",),
     ),
     "flood": Attack(
         "{ all: () => setInterval(() => { for (let at = 0; at < 500; at++) tell('notifications/message') }) }",

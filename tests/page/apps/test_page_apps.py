@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from app.models.scripted import Scripted
 from routes.page import FRAME, PROBE
+from tests.support.mcp.faulty_servers import FIXTURES
+from tests.support.mcp.real_servers import node_server
+from tests.support.mcp.served import READS, helper, serving_mcp
 from tests.support.page.apps import CLIENT, AppServer, apps, serve_apps
 from tests.support.page.axe import LOOKS, violations
-from tests.support.page.browser import NARROW, PHONE, REFUSED_PROBE, browsing, expect, home, shot
+from tests.support.page.browser import NARROW, PHONE, REFUSED_PROBE, browsing, expect, home, say, shot
 from tests.support.page.stories import too_wide
+from tests.support.sandbox.sites import THERE, site
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
+PICTURE = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 SHOP = (
     CLIENT
     + """<style>:root { color-scheme: light dark; font-family: sans-serif } body { margin: 12px }</style>
@@ -39,7 +47,7 @@ setInterval(() => {
 }, 50);
 on("call", () => ask("tools/call", { name: "refresh", arguments: { n: 1 } }));
 on("say", () => ask("ui/message", { role: "user", content: [{ type: "text", text: "What does it\\u202e cost?" }] }));
-on("link", () => ask("ui/open-link", { url: "https://user.example/help?a=1#b" }));
+on("link", () => ask("ui/open-link", { url: "https://user.example/help?to=user.example#b" }));
 on("give", () => ask("ui/update-model-context", { content: [{ type: "text", text: "Chosen: lamp" }] }));
 on("full", () => ask("ui/request-display-mode", { mode: "fullscreen" }));
 on("odd", () => ask("sampling/createMessage"));
@@ -73,12 +81,21 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         assert await app.locator("iframe").get_attribute("sandbox") == "allow-scripts"
         assert await violations_free(page)
 
-        await frame.get_by_role("button", name="Refresh").click()
+        await frame.get_by_role("button", name="Large").click()
+        full = page.get_by_role("dialog", name="App of shop")
+        await expect(full.frame_locator("iframe").locator("#price")).to_have_text("3")
+        await expect(full.frame_locator("iframe").locator("#full-got")).to_have_text('{"mode":"fullscreen"}')
+        await shot(page, "app-full")
+        await page.keyboard.press("Escape")
+        await expect(full).to_have_count(0)
+        await expect(frame.locator("#full-got")).to_be_attached()  # it has not begun again
+
+        await frame.get_by_role("button", name="Refresh").dispatch_event("click")
         await expect(frame.locator("#call-got")).to_contain_text('"price":4')
-        await frame.get_by_role("button", name="Odd").click()
+        await frame.get_by_role("button", name="Odd").dispatch_event("click")
         await expect(frame.locator("#odd-got")).to_have_text("-32601")
 
-        await frame.get_by_role("button", name="Ask").click()
+        await frame.get_by_role("button", name="Ask").dispatch_event("click")
         question = app.locator(".app-question")
         await expect(question).to_contain_text("What does it⟨U+202E⟩ cost?")
         assert server.of("ui/message") == []
@@ -87,7 +104,7 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         await expect(frame.locator("#say-got")).to_have_text("{}")
         assert server.of("ui/message")[0]["content"] == [{"type": "text", "text": "What does it\u202e cost?"}]
 
-        await frame.get_by_role("button", name="Choose").click()
+        await frame.get_by_role("button", name="Choose").dispatch_event("click")
         context_line = app.locator(".app-context")
         await context_line.locator("summary").click()
         await expect(context_line).to_contain_text("Chosen: lamp")
@@ -96,25 +113,16 @@ async def test_an_app_learns_its_host_and_what_it_does_a_person_sees(tmp_path: P
         await expect(context_line).to_be_hidden()
         assert server.of("ui/update-model-context")[-1] == {"content": []}
 
-        await frame.get_by_role("button", name="Help").click()
-        await expect(question).to_contain_text("https://user.example/help?a=1#b")
+        await frame.get_by_role("button", name="Help").dispatch_event("click")
+        await expect(question).to_contain_text("https://user.example/help?to=user.example#b")
         await expect(question.locator("b")).to_have_text("user.example")
         await context.route("https://user.example/**", lambda route: route.fulfill(body="Help"))
         async with context.expect_page() as opened:
             await question.get_by_role("button", name="Open user.example").press("Enter")
-        assert (await opened.value).url == "https://user.example/help?a=1#b"
+        assert (await opened.value).url == "https://user.example/help?to=user.example#b"
         assert await (await opened.value).evaluate("window.opener") is None
-        assert server.of("ui/open-link") == [{"url": "https://user.example/help?a=1#b"}]
+        assert server.of("ui/open-link") == [{"url": "https://user.example/help?to=user.example#b"}]
 
-        await page.bring_to_front()
-        await frame.get_by_role("button", name="Large").click()
-        full = page.get_by_role("dialog", name="App of shop")
-        await expect(full.frame_locator("iframe").locator("#price")).to_have_text("3")
-        await expect(full.frame_locator("iframe").locator("#full-got")).to_have_text('{"mode":"fullscreen"}')
-        await shot(page, "app-full")
-        await page.keyboard.press("Escape")
-        await expect(full).to_have_count(0)
-        await expect(frame.locator("#call-got")).to_be_attached()  # it has not begun again
         await page.emulate_media(color_scheme="light")
         await expect(frame.locator("html")).to_have_attribute("data-theme", "light")
 
@@ -130,8 +138,8 @@ async def test_axe_finds_nothing_wrong_with_an_app(tmp_path: Path, look: str) ->
         page = await browser.page(**LOOKS[look])  # with its policy, without which no app runs
         await page.goto(await serve_apps(served, page.context, [SHOP], AppServer()))
         frame = apps(page).frame_locator("iframe")
-        await frame.get_by_role("button", name="Choose").click()
-        await frame.get_by_role("button", name="Ask").click()
+        await frame.get_by_role("button", name="Choose").dispatch_event("click")
+        await frame.get_by_role("button", name="Ask").dispatch_event("click")
         await page.locator(".app-context > summary").click()
         await shot(page, f"app-{look}")
         assert await violations(page, "an app", ".call-app") == []
@@ -144,7 +152,7 @@ async def test_an_app_speaks_german(tmp_path: Path) -> None:
         context = await browser.context(locale="de-DE", viewport=PHONE)
         page = await context.new_page()
         await page.goto(await serve_apps(served, context, [SHOP], AppServer()))
-        await apps(page).frame_locator("iframe").get_by_role("button", name="Ask").click()
+        await apps(page).frame_locator("iframe").get_by_role("button", name="Ask").dispatch_event("click")
         await expect(page.get_by_role("group", name="App von shop")).to_contain_text("möchte diese Nachricht senden")
         await shot(page, "app-german")
         assert await too_wide(page) == []
@@ -154,7 +162,7 @@ async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_p
     async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
         context = await browser.context(viewport=NARROW)
-        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}, "height": 200}
+        kept = {"context": {"content": [{"type": "text", "text": "Chosen: lamp"}]}}
         server = AppServer(state=kept)
         page = await context.new_page()
         await page.goto(await serve_apps(served, context, [SHOP], server))
@@ -167,7 +175,7 @@ async def test_an_app_comes_back_as_it_was_and_a_replay_of_it_does_nothing(tmp_p
         assert json.loads(await frame.locator("#host").inner_text())["hostCapabilities"].keys() == {"sandbox"}
         asked = len(server.asked)
         for name in ("Refresh", "Ask", "Choose", "Help"):
-            await frame.get_by_role("button", name=name).click()
+            await frame.get_by_role("button", name=name).dispatch_event("click")
         for name in ("call", "say", "give", "link"):
             await expect(frame.locator(f"#{name}-got")).to_have_text("-32601")
         await expect(past.get_by_role("button", name="Remove")).to_have_count(0)
@@ -207,6 +215,107 @@ async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path)
         server = AppServer()
         await page.goto(await serve_apps(served, context, [ending] * 8, server))
         await expect(page.locator(".call-app iframe")).to_have_count(6)
-        await expect(page.get_by_text("because other apps were opened")).to_have_count(2)
+        await expect(page.get_by_text("“Reload” starts it again")).to_have_count(2)
         await page.goto(home(served))
         await page.get_by_role("textbox", name="Message").wait_for()
+
+
+REACHING = (
+    CLIENT
+    + """<script>begin().then(async () => {
+  const got = {}, loads = (src) => new Promise((resolve, reject) =>
+    Object.assign(new Image(), { src, onload: () => resolve("loaded"), onerror: () => reject() }));
+  const way = async (name, attempt) => { got[name] = await attempt().then(() => "reached", () => "refused") };
+  for (const name of ["FIRST", "SECOND"]) {
+    await way(`fetch ${name}`, () => fetch(`https://${name}/fetch`, { mode: "no-cors" }));
+    await way(`picture ${name}`, () => loads(`https://${name}/picture`));
+    for (const rel of ["preconnect", "dns-prefetch", "prefetch"])
+      document.head.append(Object.assign(document.createElement("link"), { rel, href: `https://${name}/${rel}` }));
+  }
+  note("got", got);
+  onclick = () => { location = "https://FIRST/navigation" };
+});</script>"""
+)
+
+
+@pytest.mark.parametrize("kind", ["connectDomains", "resourceDomains"])
+async def test_an_app_reaches_what_an_admin_has_allowed_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    certificate = trustme.CA().issue_cert(THERE)
+    pages = {"/fetch": b"x", "/picture": PICTURE}
+    async with serving(tmp_path, Scripted(["Hello."])) as served, browsing() as browser:
+        browser.expected.append("")
+        with site(pages, certificate) as first, site(pages, certificate) as second:
+            context = await browser.context(viewport=NARROW, ignore_https_errors=True)
+            html = REACHING.replace("FIRST", first.host).replace("SECOND", second.host)
+            csp = {"connectDomains": [], "resourceDomains": [], kind: [f"https://{first.host}"]}
+            page = await context.new_page()
+            await page.goto(await serve_apps(served, context, [html], AppServer(), csp=csp))
+            shown = apps(page).frame_locator("iframe").locator("#got")
+            got = json.loads(await shown.inner_text())
+            await shown.dispatch_event("click")
+            way = "fetch" if kind == "connectDomains" else "picture"
+            assert [name for name, became in got.items() if became == "reached"] == [f"{way} {first.host}"], got
+            await page.frames[1].wait_for_url("chrome-error://**")
+            assert {*first.asked} - {"/prefetch"} == {f"/{way}"} and second.asked == []
+
+
+CALLING = CLIENT + (
+    "<script>begin().then(async () => { for (const name of ['tick', 'think', 'mcp__helper__echo', 'plain'])"
+    " note(name, await ask('tools/call', { name, arguments: { text: 'x' } })); "
+    " note('read', await ask('resources/read', { uri: 'note://data' })) })</script>"
+)
+
+
+async def test_calls_of_an_app_wait_in_the_tray_and_stay_on_its_server(tmp_path: Path) -> None:
+    servers: dict[str, object] = {
+        "clock": {"command": sys.executable, "args": [str(FIXTURES / "apps.py")]},
+        "helper": helper(),
+    }
+    script = Scripted(["```mcp__clock__show\n{}\n```", "There it is."])
+    async with serving_mcp(tmp_path, script, servers) as served, browsing() as browser:
+        browser.expected += [REFUSED_PROBE, "403"]
+        page = await browser.page(viewport=NARROW)
+
+        async def give(route: Any) -> None:
+            answer = await route.fetch()
+            text = await answer.text()
+            await route.fulfill(response=answer, body=CALLING if text.startswith("<!doctype html>") else text)
+
+        await page.route("**/sessions/*/files/*", give)
+        await page.goto(home(served))
+        await say(page, "Show me the clock.")
+        tray = page.locator("#approvals")
+        for name in ("show", "tick", "plain"):
+            await expect(tray.locator(".approval")).to_contain_text(name)
+            await expect(page.locator("#approvals[data-settling]")).to_have_count(0)
+            await tray.get_by_role("button", name="Approve once").click()
+            if name == "tick":
+                frame = apps(page).frame_locator("iframe")
+                await expect(frame.locator("#tick")).to_contain_text("tick has run")
+                await shot(page, "app-approval")
+        await expect(frame.locator("#think")).to_have_text("-32000")
+        await expect(frame.locator("#mcp__helper__echo")).to_have_text("-32000")
+        await expect(frame.locator("#read")).not_to_be_empty()
+        await page.unroute_all(behavior="wait")
+
+
+async def test_an_app_of_the_extensions_own_kit_works_as_it_is(tmp_path: Path) -> None:
+    real = node_server("basic-vanillajs", "--stdio")
+    servers: dict[str, object] = {"basic": {"command": real.command, "args": list(real.args)}}
+    script = Scripted(["```mcp__basic__get-time\n{}\n```", "There it is.", "I have read it."])
+    async with serving_mcp(tmp_path, script, servers, tools=READS) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        page = await browser.page(viewport=NARROW)
+        await page.goto(home(served))
+        await say(page, "What time is it?")
+        frame = apps(page).frame_locator("iframe")
+        time = frame.get_by_text("T", exact=False).filter(has_text="20").first
+        await expect(time).to_be_visible()
+        await frame.get_by_role("button", name="Get Server Time").dispatch_event("click")
+        await expect(page.locator(".run[data-source=app]")).to_have_count(1)
+        await expect(page.locator(".run[data-source=app]")).to_be_hidden()  # the app shows its result
+        await frame.get_by_role("button", name="Send Message").dispatch_event("click")
+        await page.locator(".app-question").get_by_role("button", name="Send").press("Enter")
+        await expect(page.get_by_text("I have read it.")).to_be_visible()
+        await page.reload()
+        await expect(frame.get_by_role("button", name="Get Server Time")).to_be_visible()

@@ -1,7 +1,8 @@
 /** JSON-RPC 2.0 with an app in a frame: what it says may be anything, so it is read as JSON, checked and bounded. */
 
 const LONGEST = 1_000_000; // characters of a message
-const MOST_HEARD = { messages: 200, characters: 5_000_000 }; // within one second
+const MOST_HEARD = 200; // messages of one second; of long ones less
+const LONG = 25_000; // characters that weigh as much as a message
 const MOST_OPEN = 20; // requests of an app that have no answer yet
 const [INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, REFUSED] = [-32600, -32601, -32602, -32000];
 
@@ -18,14 +19,11 @@ export const isObject = (value) => typeof value === "object" && value !== null &
 const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id.length <= 100);
 
 export class Bridge {
-  #heard = { since: 0, messages: 0, characters: 0 };
+  #heard = { since: 0, weight: 0 };
   #open = new Map(); // requests of the app by id: what aborts them
   #asked = []; // what takes the answers to ours, whose ids are their places
 
-  /**
-   * `send(message)` takes one to the app; `methods`: by name, `(params, signal) => result` of requests and of
-   * notifications; `flooded()` is called once the app says more than a page could follow.
-   */
+  /** `methods`: by name, `(params, signal) => result`; `flooded()` is called once an app says more than can be read. */
   constructor(send, methods, flooded) {
     Object.assign(this, { send, methods, flooded });
   }
@@ -33,7 +31,7 @@ export class Bridge {
   /** Takes what the app says. Returns what is no message of this protocol. */
   hear(data) {
     const [message, characters] = plain(data);
-    if (this.#isLoud({ messages: 1, characters })) return this.flooded();
+    if (this.#isLoud(1 + characters / LONG)) return this.flooded();
     if (message?.jsonrpc !== "2.0") return message;
     const { id, method, params = {} } = message;
     if (method === undefined) return void (Number.isSafeInteger(id) && this.#asked[id]?.());
@@ -70,8 +68,7 @@ export class Bridge {
 
   async #serve(id, serve) {
     const abort = new AbortController();
-    const isNew = isId(id) && !this.#open.has(id);
-    if (isNew) this.#open.set(id, abort);
+    if (isId(id) && !this.#open.has(id)) this.#open.set(id, abort);
     const answer = { jsonrpc: "2.0", id: isId(id) ? id : null };
     try {
       answer.result = (await serve(abort.signal)) ?? {};
@@ -82,10 +79,10 @@ export class Bridge {
     if (this.#open.get(id) === abort) this.#open.delete(id);
   }
 
-  #isLoud(more) {
+  #isLoud(weight) {
     const now = performance.now();
-    if (now - this.#heard.since > 1_000) this.#heard = { since: now, messages: 0, characters: 0 };
-    return Object.keys(more).some((name) => (this.#heard[name] += more[name]) > MOST_HEARD[name]);
+    if (now - this.#heard.since > 1_000) this.#heard = { since: now, weight: 0 };
+    return (this.#heard.weight += weight) > MOST_HEARD;
   }
 }
 

@@ -17,7 +17,6 @@ const VARIABLES = {
     "xs-size:small sm-size:ui md-size:body lg-size:title xl-size:title 2xl-size:display 3xl-size:display",
   "--border-":
     "radius-xs:round-s radius-sm:round-s radius-md:round radius-lg:round-l radius-xl:round-l radius-full:pill",
-  "--border-width-": "regular:1px",
   "--shadow-": "sm:shadow md:shadow lg:shadow",
 };
 
@@ -34,10 +33,7 @@ export function lookOf() {
 /** All but what concerns the one frame. */
 export const hostContext = () => ({
   ...lookOf(),
-  locale,
-  timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
-  userAgent: "dragoman",
-  platform: "web",
+  ...{ locale, timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone, userAgent: "dragoman", platform: "web" },
   deviceCapabilities: { touch: navigator.maxTouchPoints > 0, hover: matchMedia("(hover: hover)").matches },
   availableDisplayModes: ["inline", "fullscreen"],
 });

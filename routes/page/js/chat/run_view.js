@@ -139,6 +139,7 @@ export class RunView {
 
   start(event) {
     this.started = event;
+    if (event.source) this.element.dataset.source = event.source;
     this.asked = { ...this.asked, state: "running" };
     this.#cancelButton?.remove();
   }
