@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -97,10 +98,7 @@ class Agent:
         return {"configOptions": session.options()["configOptions"]}
 
     async def prompt(self, session_id: str, prompt: Sequence[BaseModel], **_: Any) -> Json:
-        session = self._session(session_id)
-        cancels = session.cancels
-        await self._reach(str(session.cwd))  # the window whose server it was may have been closed
-        return {"stopReason": await session.prompt(prompt, cancels)}
+        return {"stopReason": await self._session(session_id).prompt(prompt)}
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):
@@ -114,7 +112,7 @@ class Agent:
     async def _open(self, key: str, cwd: str) -> Session:
         if not Path(cwd).is_absolute():
             raise RequestError(-32602, f"cwd is {cwd[:80]!a}; send an absolute path")
-        session = Session(key, self._editor, await self._api(cwd), Path(cwd))
+        session = Session(key, self._editor, await self._api(cwd), Path(cwd), partial(self._reach, cwd))
         await session.open()
         self._sessions[key] = session
         return session

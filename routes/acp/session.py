@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from routes.acp.updates import STOP_REASONS, Json, Updates, chunk
 from routes.terminal.api import Api
 from routes.terminal.commands.prompts import BLANK
 from routes.terminal.event_client import ChatFailed, Choices, Link, step
+from routes.terminal.exit_codes import UNREACHABLE
 from routes.terminal.run_display import Asking, as_own
 from routes.terminal.standing import ORDER, Standing
 from routes.terminal.talk import command_of
@@ -39,14 +40,19 @@ DEFAULT, PLAN = "default", "plan"
 
 
 class Session:
-    def __init__(self, key: str, editor: Editor, api: Api, cwd: Path) -> None:
+    """`reach` starts a server again where that of another window was used, which has been closed."""
+
+    def __init__(
+        self, key: str, editor: Editor, api: Api, cwd: Path, reach: Callable[[], Awaitable[httpx2.AsyncClient]]
+    ) -> None:
         self.key = key
-        self.cancels = 0
+        self._reach = reach
+        self._cancels = 0
         self.choices = Choices()
         self._standing = Standing(self.choices)
         self._editor = editor
         self._api = api
-        self.cwd = self._base = cwd  # and the folder of its tools
+        self._cwd = self._base = cwd  # and the folder of its tools
         self._tools: Sequence[Json] = ()
         self._models: Sequence[str] = ()
         self._prompts: dict[str, str] = {}
@@ -61,15 +67,15 @@ class Session:
         self._standing.about = about | {row["option"]: row["value"] for row in about["options"]}
         models = [row["id"] for row in (await self._api.get("/v1/models"))["data"]]
         self._models = [name for name in models if not name.startswith("dragoman/")]
-        root, can = Path(about["workspace"] or self.cwd), self._editor.capabilities
-        inside = self.cwd.is_relative_to(root)
-        if not inside and not root.is_relative_to(self.cwd):
+        root, can = Path(about["workspace"] or self._cwd), self._editor.capabilities
+        inside = self._cwd.is_relative_to(root)
+        if not inside and not root.is_relative_to(self._cwd):
             self._tools = [tool.declared(name) for name, tool in EDITOR_TOOLS.items() if tool.offered(can)]
         if session is None and not inside and not self._tools:
-            raise RequestError(-32602, text("terminal.acp.outside", folder=self.cwd, workspace=root))
-        if session is None and inside and self.cwd != root:
-            self.choices.workspace = str(self.cwd.relative_to(root))
-        self._base = root if session else self.cwd
+            raise RequestError(-32602, text("terminal.acp.outside", folder=self._cwd, workspace=root))
+        if session is None and inside and self._cwd != root:
+            self.choices.workspace = str(self._cwd.relative_to(root))
+        self._base = root if session else self._cwd
         self._later(self._show_commands())  # behind the answer, which names the session
 
     def options(self) -> Json:
@@ -100,19 +106,23 @@ class Session:
         else:
             self.choices.mode, self.choices.approval = (PLAN, None) if value == PLAN else (None, str(value))
 
-    async def prompt(self, blocks: Sequence[BaseModel], cancels: int) -> str:
-        """One turn; its stop reason. `cancels`: how many came before it. Raises RequestError, ChatFailed."""
-        message = message_of(blocks, self.cwd)
+    async def prompt(self, blocks: Sequence[BaseModel]) -> str:
+        """One turn; its stop reason. Raises RequestError, ChatFailed."""
+        message = message_of(blocks, self._cwd)
         if isinstance(message, str) and (typed := command_of(message)) and typed[0] in self._prompts:
             message = self._filled(*typed)
         more: Json = {"when_busy": "queue"} | ({"conversation": self.key} if self.key.startswith(KEY) else {})
         more |= {"client_tools": self._tools} if self._tools else {}
+        cancels, again = self._cancels, True
         while True:
             turn = self._turn()
-            turn.cancelled = self.cancels > cancels
+            turn.cancelled = self._cancels > cancels
             try:
                 await self._watch(turn, turn.link.ask(message, **more))
-            except ChatFailed:
+            except ChatFailed as error:
+                if again and error.code == UNREACHABLE and turn.link.run is None:
+                    again = not await self._reach()
+                    continue
                 if not turn.cancelled:
                     raise
             self.choices.session, self.choices.workspace = turn.link.session, None
@@ -153,14 +163,14 @@ class Session:
                 words = "The person does not allow it."
             else:
                 ask = partial(self._editor.request, sessionId=self.key)
-                words, ok = await tool.run(Place(self.cwd, ask, show_terminal), call.arguments), True
+                words, ok = await tool.run(Place(self._cwd, ask, show_terminal), call.arguments), True
         except (RequestError, KeyError) as error:
             words = f"The editor could not do it: {error}"
         turn.show(events.ToolFinished(call.call, call.name, ok, words, 0.0))
         return {"call": call.call, "text": words}
 
     async def cancel(self) -> None:
-        self.cancels += 1
+        self._cancels += 1
         for turn in [*self._turns]:
             turn.cancelled = True
             if turn.work:
