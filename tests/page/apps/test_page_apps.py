@@ -33,7 +33,8 @@ SHOP = (
 <button id=call>Refresh</button> <button id=say>Ask</button> <button id=link>Help</button>
 <button id=give>Choose</button> <button id=full>Large</button> <button id=odd>Odd</button>
 <script>
-const on = (id, action) => document.getElementById(id).onclick = () => action().then((value) => note(`${id}-got`, value));
+const on = (id, action) => document.getElementById(id).onclick = () => action().then((value) =>
+  note(`${id}-got`, value));
 begin().then((host) => {
   note("host", host);
   document.documentElement.style.colorScheme = host.hostContext.theme;
