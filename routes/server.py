@@ -208,7 +208,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=observe), access]
     layers += forwarding(services, answer)
     if settings.apps_origin:
-        layers.insert(0, Middleware(AppsOrigin, origin=settings.apps_origin, pages=page_origins(settings)))
+        layers.insert(0, Middleware(AppsOrigin, origin=settings.apps_origin, page=settings.public_url or ""))
     server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
     server.state.services = services
     services.own_routes.serve(server)
@@ -216,14 +216,6 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     server.state.seen = Seen()
     server.state.attendance = Attendance()
     return server
-
-
-def page_origins(settings: Settings) -> tuple[str, ...]:
-    """Return the origins at which browsers open the page."""
-    if settings.public_url:
-        return ("{0.scheme}://{0.netloc}".format(urlsplit(settings.public_url)),)
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return tuple(f"http://{name}:{settings.port}" for name in dict.fromkeys(("localhost", "127.0.0.1", "[::1]", shown)))
 
 
 def serve(loaded: Loaded) -> int:

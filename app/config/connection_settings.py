@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator
 
-from app.core.settings_fields import seconds, setting, web_address, whole, words
+from app.core.settings_fields import seconds, setting, whole, words
 
 Limit = Literal["runs", "requests_per_minute", "tokens_per_month", "tool_seconds_per_day", "cost_per_month"]
 
@@ -39,8 +39,7 @@ class ConnectionSettings(BaseModel, defer_build=True):
     max_members: int = whole(1000, 0, 10**6, "members of one bot's chats that are remembered; 0 takes no new ones")
     apps_origin: str | None = setting(
         None,
-        "an origin that leads to this server under another host, where apps of MCP servers have an origin of their own "
-        "(default: they have none)",
+        "an origin that leads to this server under another host, for frames with apps of MCP servers (default: none)",
         "an http or https URL without a path, such as https://apps.example.org",
     )
     drain_delay_s: float = seconds(
@@ -49,14 +48,6 @@ class ConnectionSettings(BaseModel, defer_build=True):
         low=0,
         high=600,
     )
-
-    @field_validator("apps_origin")
-    @classmethod
-    def _origin(cls, value: str | None) -> str | None:
-        origin = web_address(value) if value else None
-        if origin and origin != "{0.scheme}://{0.netloc}".format(urlsplit(origin)):
-            raise ValueError("has a path")
-        return origin and origin.lower()
 
     @field_validator("guest_budget")
     @classmethod
@@ -73,9 +64,8 @@ class ConnectionSettings(BaseModel, defer_build=True):
         return value
 
 
-def apps_origin_problems(settings: ConnectionSettings, host: str, public_url: str | None) -> Iterator[str]:
-    """Yield why the origin of apps is none of their own: cookies of a host know no ports."""
-    name = urlsplit(settings.apps_origin or "").hostname
-    own = {host.strip("[]").lower(), "localhost", "127.0.0.1", "::1", urlsplit(public_url or "").hostname}
-    if name and name in own:
-        yield f"apps_origin has the host of the page ({name}): apps would share its origin or its cookies. Use another."
+def apps_origin_problems(apps_origin: str | None, public_url: str | None) -> Iterator[str]:
+    """Yield why the origin of apps is none of their own: cookies of a host count for all of its ports."""
+    apps, page = urlsplit(apps_origin or ""), urlsplit(public_url or "")
+    if apps_origin and (not page.hostname or apps.path or apps.hostname in (page.hostname, "localhost", "127.0.0.1")):
+        yield "apps_origin needs public_url, and must be an origin without a path, of another host than that."

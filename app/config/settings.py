@@ -222,7 +222,7 @@ class Settings(
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
         return modes[role]
 
-    @field_validator("model_url", "search_url", "memory_embeddings_url", "public_url")
+    @field_validator("model_url", "search_url", "memory_embeddings_url", "public_url", "apps_origin")
     @classmethod
     def _web_address(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value in BUILT_IN_MODELS and info.field_name != "model_url":
@@ -282,7 +282,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += hook_problems(settings, environ)
     problems += monitoring_problems(settings)
     problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
-    problems += apps_origin_problems(settings, settings.host, settings.public_url)
+    problems += apps_origin_problems(settings.apps_origin, settings.public_url)
     problems += label_problems(settings, settings.endpoints)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}

@@ -171,8 +171,8 @@ class ToolApp(Struct, frozen=True):
     """An app of an MCP server shows the result of a call, which `tool.finished` has before it.
 
     `file` and `result` are files of the session (`GET /sessions/{id}/files/{sha256}`): the page as it was then, and the
-    whole result as JSON. `csp` are the domains that it may use (`connectDomains`, `resourceDomains`, `frameDomains`,
-    `baseUriDomains`), `permissions` the devices, as an admin has allowed them. `border` is its wish.
+    whole result as JSON. `csp` are the domains that an admin has allowed (`connectDomains`, `resourceDomains`,
+    `frameDomains`, `baseUriDomains`); `border` is the page's wish.
     """
 
     type: ClassVar[str] = "tool.app"
@@ -183,7 +183,6 @@ class ToolApp(Struct, frozen=True):
     file: str
     result: str
     csp: dict[str, list[str]]
-    permissions: list[str]
     border: bool | None = None
 
 

@@ -9,7 +9,7 @@ BUDGET, CANARY, TARGET = "budget.low", "canary.fired", "endpoint.disabled"
 COMPLETED, INCOMPLETE, FAILED = "response.completed", "response.incomplete", "response.failed"
 RESPONSES = (COMPLETED, INCOMPLETE, FAILED, "response.cancelled")
 # By the reason of a run's end; any other is a limit, and `run.failed` has none.
-ENDS = {"answered": COMPLETED, "client_tools": COMPLETED, "cancelled": "response.cancelled"}
+ENDS: dict[str | None, str] = {"answered": COMPLETED, "client_tools": COMPLETED, "cancelled": "response.cancelled"}
 ENDS |= dict.fromkeys((None, "server_stopped", "paused", "revoked"), FAILED)
 
 USUAL = {

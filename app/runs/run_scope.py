@@ -76,7 +76,7 @@ class RunScope(Struct, kw_only=True, weakref=True):
     secrets: Secrets | None = None
     recorder: RunRecorder | None = None
     is_direct: bool = False
-    app_results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by call, for the app that made it
+    app_results: list[dict[str, Any]] = field(default_factory=list)  # whole ones, of calls that an app has made
 
     def find_tools(self) -> Callable[[str], Tool | None]:
         """Return the look-up of tools by their names, for what this scope holds: it does not hold the scope."""

@@ -36,16 +36,15 @@ from app.runs.recovery.history import EarlierCalls, conversation_of, earlier_cal
 from app.runs.recovery.left_off import ABANDONED, RESUMED, RETURN, SUSPENDED, LeftOff
 from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
-from app.storage.apps import AppContextRead, AppState
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
-from app.storage.sessions import SessionState
+from app.storage.sessions import AppContextRead, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, sender_of
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, is_of_app, sender_of
 from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
 
@@ -126,7 +125,7 @@ class RunTask:
     @property
     def may_go_on(self) -> bool:
         """Return True if another server can go on with it: all that this takes is stored."""
-        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER):
+        if self.is_unlisted or not self.agent.takes_messages or has_mark(self.row, HELPER) or is_of_app(self.row):
             return False
         is_stored = self.conversation is not None or self.left is not None or CARRIES not in self.row.policy
         return self.waits or (is_stored and not has_mark(self.row, TIED))
@@ -228,7 +227,7 @@ class RunTask:
             await labels.enter(conversation, self.turn.labels if self.turn else ())
         if (marks := self.agent.scope.marks) is not None:
             self.turn = await marks.enter(conversation, self.turn)
-        if self.turn and self.turn.of_app:
+        if is_of_app(self.row):
             conversation.keep_nothing()
         elif not self.left:  # else it is as it was, with calls to answer
             await self._screen_results(conversation)
@@ -282,13 +281,6 @@ class RunTask:
         with self.agent.totals.times.step(RECALL):
             return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
-    def _read_apps(self, conversation: Conversation, contexts: Sequence[AppState]) -> None:
-        """Put what apps have given the model since the last turn into the history, as untrusted data."""
-        for row in contexts:
-            conversation.append(Message("user", row.context, untrusted=True, sender="client"))
-            self.log.put(AppContextRead(row.run, row.call, row.context))
-            self.log.add(Notice("app_context", APP_CONTEXT))
-
     def _begin(
         self,
         conversation: Conversation,
@@ -309,8 +301,11 @@ class RunTask:
             self.log.add(Notice("undone", UNDONE_NOTICE))
         if news:
             news.enter(conversation)
-        if turn and turn.asked and not turn.call:
-            self._read_apps(conversation, state.contexts)
+        if turn and turn.asked and not turn.call and state.contexts:
+            for app in state.contexts:
+                conversation.append(Message("user", app.written or "", untrusted=True, sender="client"))
+                self.log.put(AppContextRead(app.session, app.call, app.written or ""))
+            self.log.add(Notice("app_context", APP_CONTEXT))
         for row in state.orphaned:
             conversation.append(message := message_of(row))
             self.log.add(added(message))  # its own run never logged it

@@ -29,9 +29,10 @@ from app.storage.files.kinds import file_of
 from app.storage.people.secrets import SecretUsed
 from app.transcript.conversation import STOPPED, Conversation
 from tools.base.access import RemoteTask
-from tools.base.outcome import App, Progress, Result
+from tools.base.outcome import Progress, Result
 from tools.base.output_buffer import OutputBuffer
 from tools.base.permit import Permit
+from tools.mcp.apps import App
 from tools.process.process_tree import run_shielded
 from tools.sandbox.sandbox import secrets_refusal
 from tools.tool import Context, Tool

@@ -45,11 +45,11 @@ from app.policy.permits.proposals import Proposal, proposals_of
 from app.policy.reapproval import MOST, given_up, is_stale, number_of, question_id, reason_again
 from app.policy.secret_rights import SecretRight, bound_to, in_words
 from app.redaction.output_chunks import redacted_output
-from app.runs.app_events import app_events
 from app.runs.merge_streams import merge_streams
 from app.runs.run_context import RunContext
 from app.runs.run_scope import RunScope
 from app.runs.tool_call import Outcome, PermittedCall, Siblings, ToolCall
+from app.runs.tool_results import app_events
 from app.storage.approvals import ApprovalRow
 from app.transcript.client_calls import declared_name, fitted_for_client, handed_event
 from app.transcript.conversation import Conversation
@@ -455,8 +455,11 @@ class ToolExecutor(Struct):
         labels = self.scope.labels.of_result(call.id) if self.scope.labels else ()
         conversation.answer(call, finished.text, untrusted=untrusted, pictures=pictures, labels=labels)
         images = (image_event(one, call.id) for one in pictures)
-        shown_by = [] if withheld or outcome.app is None else await app_events(call, outcome.app, context, self.scope)
-        await context.emit_all((*screened, *images, finished, *shown_by, *self.scope.guards.news(conversation)))
+        app: Sequence[AgentEvent] = ()
+        if outcome.app and not withheld:
+            of_app = self.scope.app_results if self.scope.gate.policy.of_app else None
+            app = await app_events(call, outcome.app, conversation, of_app)
+        await context.emit_all((*screened, *images, finished, *app, *self.scope.guards.news(conversation)))
 
     def _unshown(self, outcome: Outcome, conversation: Conversation) -> str | None:
         """Return the output as it was written, without secrets, if the model receives another text."""

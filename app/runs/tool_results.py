@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct
 
+from app.core.attachments import Attachment, File
+from app.core.events import AgentEvent, Notice, ToolApp
 from app.core.messages import AskedCall
 from app.models.http.json_body import encodable
 from app.models.tokens.cutting import head_and_tail
 from app.storage.sessions import ResultPart, ResultRow
 from app.transcript.conversation import Conversation
 from tools.builtin.read_result import NAME
+from tools.mcp.apps import MAX_PAGE, App
 from tools.tool import Kept, ReadResult
 
 MOST_KEPT = 2_000_000  # characters of one result
 NOTES = 140  # room for the note about the rest
+MISSING = "The app of {name} is not shown: {why}."
 
 Read = Callable[[str, str, int, int], Awaitable[ResultPart | None]]
 """Read a piece of a kept result: session, call, offset, characters. Raises StoreFailed."""
@@ -69,3 +77,27 @@ class Results(Struct, frozen=True):
 def _storable(text: str) -> str:
     whole = text if len(text) <= MOST_KEPT else head_and_tail(text, MOST_KEPT // 2)
     return encodable(whole).replace("\0", "\ufffd")  # at which a database may end a text
+
+
+async def app_events(
+    call: AskedCall, app: App, conversation: Conversation, of_app: list[dict[str, Any]] | None
+) -> Sequence[AgentEvent]:
+    """Keep what is shown, without secrets; an app that made the call itself gets the result, and nothing is shown."""
+    result = await asyncio.to_thread(conversation.redactor.redact_value, dict(app.result))
+    if of_app is not None:
+        of_app.append(result)
+        return ()
+    texts = await asyncio.to_thread(conversation.redactor.redact, app.html), json.dumps(result)
+    if why := app.problem or ("its result is too long" if len(texts[1]) > MAX_PAGE else ""):
+        return [Notice("app_missing", MISSING.format(name=call.name, why=why))]
+    file, whole = (_kept(text.encode("utf-8", "replace"), conversation) for text in texts)
+    csp = {kind: list(domains) for kind, domains in app.csp.items()}
+    return [
+        ToolApp(call.id, call.name, server=app.server, uri=app.uri, file=file, result=whole, csp=csp, border=app.border)
+    ]
+
+
+def _kept(data: bytes, conversation: Conversation) -> str:
+    digest = sha256(data).hexdigest()
+    conversation.keep_file(File(Attachment(digest, "text/html", len(data), ""), data))
+    return digest

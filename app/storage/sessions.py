@@ -9,7 +9,6 @@ from msgspec import Struct, field
 
 from app.core.messages import Message
 from app.storage.approvals import GrantRow
-from app.storage.apps import AppState
 from app.storage.changes import Change, ChangeWriter
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
@@ -119,6 +118,21 @@ class UntrustedMarksForgotten(Change, frozen=True):
 
     principal: str
     until: int
+
+
+APP = "app"  # the name of what apps have kept
+
+
+class AppState(ResultRow, frozen=True):
+    """State that the app of a call has kept, as JSON; `written` is what the next turn is to read."""
+
+
+class AppContextRead(Change, frozen=True):
+    """The history has it now, unless it is another text already."""
+
+    session: str
+    call: str
+    written: str
 
 
 class ResultPart(Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from app.storage.approvals import ApprovalStore
-from app.storage.apps import AppStore
 from app.storage.audit import AuditStore
 from app.storage.branches import BranchStore
 from app.storage.documents import DocumentStore
@@ -63,7 +62,6 @@ class Store(
     BranchStore,
     PermissionStore,
     MemberStore,
-    AppStore,
     Protocol,
 ):
     """One database. Every method raises StoreFailed.

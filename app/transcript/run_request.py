@@ -148,6 +148,11 @@ def direct_call_of(row: RunRow) -> DirectCall | None:
     return convert(call, DirectCall) if call else None
 
 
+def is_of_app(row: RunRow) -> bool:
+    """Return True for a call of an app, which is beside the conversation: it ends with its server."""
+    return (call := direct_call_of(row)) is not None and call.source == "app"
+
+
 def names_behind(row: RunRow) -> set[str]:
     """Return the principal of a run, and the member and the token that speak for it."""
     member = speaker_of(row)
@@ -219,11 +224,6 @@ class RunRequest(Struct, frozen=True):
     @property
     def has_message(self) -> bool:
         return bool(self.message.strip() or self.files)
-
-    @property
-    def of_app(self) -> bool:
-        """Return True for a call of an app, which is beside the conversation."""
-        return self.call is not None and self.call.source == "app"
 
     @property
     def stored_policy(self) -> str:

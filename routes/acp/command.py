@@ -14,7 +14,7 @@ import httpx2
 from app.config.settings import Loaded, load_settings
 from app.config.sources import SettingsError
 from routes.access.local_admin import read_local_token
-from routes.terminal.chat import client_of, running_server
+from routes.terminal.chat import client_of, default_url, running_server
 
 
 def acp_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,10 @@ def run_acp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         if loaded.origins["workspace"] == "default":
             with suppress(SettingsError):  # the server that is started reports it
                 here = load_settings({**vars(args), "workspace": cwd}, environ)
-        url, _ = stack.enter_context(running_server(args.url or environ.get("DRAGOMAN_URL") or None, here, environ))
+        given = args.url or environ.get("DRAGOMAN_URL") or None
+        url, _ = stack.enter_context(
+            running_server(None if given == default_url(here.settings) else given, here, environ)
+        )
         token = args.token or environ.get("DRAGOMAN_TOKEN") or None
         return client_of(url, token, read_local_token(loaded.settings.data_dir))
 

@@ -1,4 +1,4 @@
-"""Tools of the editor, for a folder that the server does not have: clients' tools, whose calls it hands over.
+"""Tools of the editor, for a folder that the server does not have: client tools, whose calls it hands over.
 
 The server's rules, labels and plan mode hold for them as for the tools of any client; the person is asked here.
 """
@@ -9,23 +9,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from acp import RequestError, schema
+from acp import RequestError
+from acp.schema import ClientCapabilities
 from msgspec import Struct
 
-from routes.acp.editor import Editor
 from routes.acp.updates import Json
 
 MOST_OUTPUT = 1 << 20  # bytes of a command
-TEXT, NUMBER = {"type": "string"}, {"type": "integer", "minimum": 1}
 
 
 class Place(Struct, frozen=True):
-    """The session at the editor, and its folder. `show` embeds a terminal in the call."""
+    """The folder of a session. `ask` sends a request to its editor, `show_terminal` embeds one in the call."""
 
-    editor: Editor
-    session: str
     cwd: Path
-    show: Callable[[str], None]
+    ask: Callable[..., Awaitable[Json]]
+    show_terminal: Callable[[str], None]
 
     def path(self, given: object) -> str:
         """Raises RequestError for one outside of the folder."""
@@ -34,13 +32,10 @@ class Place(Struct, frozen=True):
             raise RequestError(-32602, f"{str(given)[:200]} is outside of the project {self.cwd}.")
         return str(path)
 
-    async def ask(self, method: str, **params: Any) -> Json:
-        return await self.editor.request(method, sessionId=self.session, **params)
-
 
 async def read_file(place: Place, given: Mapping[str, Any]) -> str:
-    part = {name: given[name] for name in ("line", "limit") if name in given}
-    return str((await place.ask("fs/read_text_file", path=place.path(given["path"]), **part)).get("content", ""))
+    answer = await place.ask("fs/read_text_file", **{**given, "path": place.path(given["path"])})
+    return str(answer.get("content", ""))
 
 
 async def write_file(place: Place, given: Mapping[str, Any]) -> str:
@@ -50,46 +45,44 @@ async def write_file(place: Place, given: Mapping[str, Any]) -> str:
 
 async def run_command(place: Place, given: Mapping[str, Any]) -> str:
     shell = {"command": "sh", "args": ["-c", given["command"]], "cwd": str(place.cwd), "outputByteLimit": MOST_OUTPUT}
-    terminal = {"terminalId": (await place.ask("terminal/create", **shell)).get("terminalId")}
+    terminal = str((await place.ask("terminal/create", **shell)).get("terminalId"))
     try:
-        place.show(str(terminal["terminalId"]))
-        await place.ask("terminal/wait_for_exit", **terminal)
-        ended = await place.ask("terminal/output", **terminal)
+        place.show_terminal(terminal)
+        await place.ask("terminal/wait_for_exit", terminalId=terminal)
+        ended = await place.ask("terminal/output", terminalId=terminal)
     finally:
-        await place.ask("terminal/release", **terminal)
-    code = (ended.get("exitStatus") or {}).get("exitCode")
-    return f"{ended.get('output', '')}\n[exit code {'unknown' if code is None else code}]"
+        await place.ask("terminal/release", terminalId=terminal)
+    return f"{ended.get('output', '')}\n[exit code {(ended.get('exitStatus') or {}).get('exitCode')}]"
 
 
 class EditorTool(Struct, frozen=True):
-    description: str
-    parameters: Mapping[str, Any]  # by name; `line` and `limit` may be left out
-    offered: Callable[[schema.ClientCapabilities], Any]
+    """`texts` are its parameters, `numbers` those that may be left out. `offered`: the editor can do it."""
+
+    about: str
+    offered: Callable[[ClientCapabilities], Any]
     run: Callable[[Place, Mapping[str, Any]], Awaitable[str]]
+    texts: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
     asks: bool = True
 
     def declared(self, name: str) -> Json:
-        required = [one for one in self.parameters if self.parameters[one] is TEXT]
-        parameters = {"type": "object", "properties": dict(self.parameters), "required": required}
-        return {"name": name, "description": self.description, "parameters": parameters}
+        properties: Json = {one: {"type": "string"} for one in self.texts}
+        properties |= {one: {"type": "integer", "minimum": 1} for one in self.numbers}
+        parameters = {"type": "object", "properties": properties, "required": [*self.texts]}
+        about = f"{self.about} the person's project, which is on their machine."
+        return {"name": name, "description": about, "parameters": parameters}
 
 
-WHERE = "of the person's project, which is on their machine"
+def _reads(can: ClientCapabilities) -> Any:
+    return can.fs and can.fs.read_text_file
+
+
+def _writes(can: ClientCapabilities) -> Any:
+    return can.fs and can.fs.write_text_file
+
+
 EDITOR_TOOLS: Mapping[str, EditorTool] = {
-    "editor_read_file": EditorTool(
-        f"Read a text file {WHERE}, as it is in their editor.",
-        {"path": TEXT, "line": NUMBER, "limit": NUMBER},
-        lambda can: can.fs and can.fs.read_text_file,
-        read_file,
-        asks=False,
-    ),
-    "editor_write_file": EditorTool(
-        f"Create or replace a text file {WHERE}.",
-        {"path": TEXT, "content": TEXT},
-        lambda can: can.fs and can.fs.write_text_file,
-        write_file,
-    ),
-    "editor_terminal": EditorTool(
-        f"Run a shell command in the folder {WHERE}.", {"command": TEXT}, lambda can: can.terminal, run_command
-    ),
+    "editor_read_file": EditorTool("Read a text file of", _reads, read_file, ("path",), ("line", "limit"), asks=False),
+    "editor_write_file": EditorTool("Create or replace a text file of", _writes, write_file, ("path", "content")),
+    "editor_terminal": EditorTool("Run a shell command in", lambda can: can.terminal, run_command, ("command",)),
 }

@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +54,25 @@ class Session:
 
     async def open(self) -> None:
         """Learn what the server has of the session, and what it offers. Raises ChatFailed, RequestError."""
-        self.choices.session = await session_of(self._api, self.key)
+        session = self.choices.session = await session_of(self._api, self.key)
+        about = await self._api.get(f"/options?session={step(session or '')}")
         await self._standing.look(self._api)
+        self._standing.about = about | {row["option"]: row["value"] for row in about["options"]}
         models = [row["id"] for row in (await self._api.get("/v1/models"))["data"]]
         self._models = [name for name in models if not name.startswith("dragoman/")]
-        root = Path(str(self._standing.about.get("workspace") or "/"))
-        inside, can = self._cwd.is_relative_to(root), self._editor.capabilities
+        root, can = Path(about["workspace"] or self._cwd), self._editor.capabilities
+        inside = self._cwd.is_relative_to(root)
         if not inside and not root.is_relative_to(self._cwd):
             self._tools = [tool.declared(name) for name, tool in EDITOR_TOOLS.items() if tool.offered(can)]
-        if self.choices.session is None and not inside and not self._tools:
+        if session is None and not inside and not self._tools:
             raise RequestError(-32602, text("terminal.acp.outside", folder=self._cwd, workspace=root))
-        if self.choices.session is None and inside and self._cwd != root:
+        if session is None and inside and self._cwd != root:
             self.choices.workspace = str(self._cwd.relative_to(root))
-        self._base = root if self.choices.session else self._cwd
+        self._base = root if session else self._cwd
         self._later(self._show_commands())  # behind the answer, which names the session
 
     def options(self) -> Json:
-        """What a person may choose, as the newer and as the older field of the protocol."""
+        """Choices of a person with their values now, as the newer and as the older field of the protocol."""
         modes = [mode for mode in ORDER if mode != "auto" or self._standing.about.get("role") == "admin"]
         keys = {mode: "composer.plan.hint" if mode == PLAN else f"terminal.approve.{mode}" for mode in modes}
         named = [{"name": mode, "description": text(keys[mode])} for mode in modes]
@@ -138,20 +141,17 @@ class Session:
         """Run a call of a tool of the editor's, if its person allows it. Return the result for the model."""
 
         def show_terminal(terminal: str) -> None:
-            content = [{"type": "terminal", "terminalId": terminal}]
-            update = {"toolCallId": turn.updates.call_id(call.call), "content": content}
-            self._editor.show(self.key, {"sessionUpdate": "tool_call_update"} | update)
+            self._editor.show(self.key, turn.updates.terminal(call.call, terminal))
 
-        tool, ok = EDITOR_TOOLS.get(call.name), False
-        asks = tool and tool.asks and self._standing.mode != "auto"
+        tool, ok, mode = EDITOR_TOOLS.get(call.name), False, self._standing.mode
         try:
             if tool is None:
                 words = f"The editor has no tool {call.name}."
-            elif asks and (await turn.permission(call)).get("decision") != "approve":
+            elif tool.asks and mode != "auto" and (mode == "deny" or not await turn.permits(call)):
                 words = "The person does not allow it."
             else:
-                place = Place(self._editor, self.key, self._cwd, show_terminal)
-                words, ok = await tool.run(place, call.arguments), True
+                ask = partial(self._editor.request, sessionId=self.key)
+                words, ok = await tool.run(Place(self._cwd, ask, show_terminal), call.arguments), True
         except (RequestError, KeyError) as error:
             words = f"The editor could not do it: {error}"
         turn.show(events.ToolFinished(call.call, call.name, ok, words, 0.0))

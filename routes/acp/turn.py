@@ -67,10 +67,11 @@ class Turn:
         except ConnectionError:
             return None  # the editor has left, and another one may come
 
-    async def permission(self, call: events.ToolHanded) -> Json:
-        """The editor's decision on a call of its own tools, once. Raises RequestError."""
+    async def permits(self, call: events.ToolHanded) -> bool:
+        """Return the person's decision on a call of the editor's own tools. Raises RequestError."""
         wanted = events.ApprovalRequired(call.call, call.name, call.arguments, OUTSIDE, None)
-        return await self._chosen(wanted, {key: one for key, one in options_of(wanted).items() if key != "session"})
+        options = {key: one for key, one in options_of(wanted).items() if key != "session"}
+        return bool((await self._chosen(wanted, options))["decision"] == "approve")
 
     async def _chosen(self, wanted: events.ApprovalRequired, options: Options) -> Json:
         offered = [{"optionId": key, "name": name, "kind": kind} for key, (name, kind, _) in options.items()]

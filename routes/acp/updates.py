@@ -96,6 +96,8 @@ class Updates:
                 yield self._call(call, "in_progress", name, arguments)
             case events.ToolProgress(call, _, tail):
                 yield self._call(call, "in_progress", content=[shown_text("\n".join(map(printable, tail)))])
+            case events.ToolTask(call, _, _, "working" | "input_required" as state, message=words):
+                yield self._call(call, "in_progress", content=[shown_text(printable(words or state))])
             case events.ToolFinished(call, name, ok, words):
                 content = self._calls.get(call, {}).get("content", [])
                 if not (ok and content and content[0]["type"] == "diff"):  # which says all of a change that was made
@@ -118,16 +120,16 @@ class Updates:
                 yield from self._end()
                 yield chunk("agent_message", f"\n\n{printable(words)}")
 
-    def call_id(self, call: str) -> str:
-        """Ids of calls are unique within a run, those that an editor sees in a session."""
-        return f"{self._run}:{call}"
+    def terminal(self, call: str, terminal: str) -> Json:
+        """The call with a terminal of the editor's in it."""
+        return self._call(call, content=[{"type": "terminal", "terminalId": terminal}])
 
     def described(self, call: str, name: str, arguments: Mapping[str, Any]) -> Json:
         """The fields of a call whose arguments are known: title, kind, place, and the diff that it would make."""
         kind, shows = LOOKS.get(name, ("other", ""))
         shown = str(arguments.get(shows) or "").strip().partition("\n")[0]
         fields: Json = {
-            "toolCallId": self.call_id(call),
+            "toolCallId": f"{self._run}:{call}",
             "title": one_line(f"{name} {shown}".strip()[:LONGEST_TITLE]),
         }
         fields |= {"kind": kind, "rawInput": dict(arguments)}
@@ -146,9 +148,9 @@ class Updates:
         arguments: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> Json:
-        """The call begun, or what is new of it."""
+        """The call begun, or what is new of it. Ids are unique within a run, those that an editor sees in a session."""
         known = self._calls.get(call)
-        fields: Json = {"toolCallId": self.call_id(call)} | ({"status": status} if status else {}) | changes
+        fields: Json = {"toolCallId": f"{self._run}:{call}"} | ({"status": status} if status else {}) | changes
         if arguments is not None:
             fields |= self.described(call, name or "", arguments)
         elif known is None:
@@ -170,4 +172,4 @@ class Updates:
 
 def _stays(content: Json) -> bool:
     """Return whether it is more than the tail of a running command."""
-    return bool(content["type"] == "diff" or content["content"]["type"] == "image")
+    return bool(content["type"] != "content" or content["content"]["type"] == "image")

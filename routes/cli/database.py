@@ -1,12 +1,17 @@
-"""`dragoman db`: the size of the database, make it smaller, export a session, back it up, restore it, move it."""
+"""`dragoman db`: the size of the database, make it smaller, export a session, back it up, restore it, move it.
+
+`dragoman import` is the other way: conversations of other programs, into the running server.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from app.checkpoints import retention
@@ -22,13 +27,16 @@ from app.storage.store import Store
 from app.storage.transfer.backup import back_up, restore
 from routes.cli.columns import failed
 from routes.cli.move import add_move, move
+from routes.cli.remote import Refusal, Remote, server_flags, with_remote
 from routes.cli.tokens import with_store
 from routes.http.runs import run_fields
 from routes.http.sessions import summary_fields
 from routes.startup.storage import secrets_of
 from routes.transcripts.exports import EXPORTS, exported
+from routes.transcripts.formats import FORMATS, MOST_BYTES
 
 OTHER_PROGRAMS = "The database is PostgreSQL, which has programs of its own for that: see docs/postgresql.md."
+IMPORT_S = 600.0  # for one file
 BESIDE = ("checkpoints.db", "keys", "mcp", "notifications", "persona", "secrets.key", "skills")  # in the data directory
 
 
@@ -133,15 +141,15 @@ def export(loaded: Loaded, session: str, kind: str) -> int:
         if row is None:
             return failed(f"there is no session {session!r}")
         redactor = Redactor(secrets_of(loaded.settings))  # also what has become a secret since it was written
-        one = await exported(store, row, redactor, as_json, os.environ)
+        one = await exported(store, row, redactor, as_json)
         if kind == "json":
             runs = [
                 run_fields(run) | {"events": [json.loads(event.data) for event in await store.events(run.id, 0, ALL)]}
                 for run in await store.runs(session)
             ]
             summaries = [summary_fields(one) for one in await store.summaries(session)]
-            one.fields |= redactor.redact_value({"principal": row.principal, "summaries": summaries, "runs": runs})
-        print(EXPORTS[kind].write(one))
+            one |= redactor.redact_value({"principal": row.principal, "summaries": summaries, "runs": runs})
+        print(EXPORTS[kind].write(one, os.environ))
         return 0
 
     return _with_database(loaded, write)
@@ -162,3 +170,44 @@ def _existing_database(loaded: Loaded) -> Path:
     if not path.exists():
         raise StoreFailed(f"there is no database {path}. Set --data-dir or DRAGOMAN_DATA_DIR.")
     return path
+
+
+def import_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("format", choices=FORMATS, help="the program that has written the files")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a folder of them, or - for standard input")
+    server_flags(parser)
+
+
+def run_import(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
+    """Exit code 1 if a file cannot be imported; the others are."""
+    return with_remote(args, loaded, environ, partial(_import, args.format, args.files))
+
+
+def _import(kind: str, given: list[str], remote: Remote) -> int:
+    code = 0
+    for name in (path for one in given for path in _files(kind, one)):
+        try:
+            done = remote.call("POST", f"/sessions/import?format={kind}", content=_content(name), limit_s=IMPORT_S)
+        except (Refusal, OSError) as problem:
+            code = failed(f"{name}: {problem}")
+            continue
+        for one in done["sessions"]:
+            print(f"{one['session']}  {one['state']:9}  {one['messages']:6,} messages  {one['title']}")
+        for one in done["skipped"]:
+            print(f"{name}:{one['line']}: skipped. {one['reason']}", file=sys.stderr)
+    return code
+
+
+def _files(kind: str, given: str) -> list[str]:
+    if given == "-" or not Path(given).is_dir():
+        return [given]
+    return sorted(map(str, Path(given).rglob("*.jsonl" if kind in ("claude", "codex") else "*.json")))
+
+
+def _content(name: str) -> bytes:
+    """Raises OSError, also for what no server takes."""
+    with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(f"it has more than {MOST_BYTES >> 20} MB. Split it by conversations.")
+    return data

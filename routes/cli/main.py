@@ -251,7 +251,7 @@ COMMANDS = (
         "show the size of the database, shrink it, back it up or restore it, or export a session",
         "routes.cli.database",
     ),
-    _command("import", "import conversations of Claude Code, Codex, opencode", "routes.cli.transcripts", SERVER),
+    _command("import", "import conversations of Claude Code, Codex, opencode", "routes.cli.database", SERVER),
     _command("replay", "replay stored runs, or tests made of them, by this version", "routes.cli.replay", BOTH),
     _command("compare", "try stored runs with other models, and judge them by checks", "routes.cli.trials", BOTH),
     _command("export-test", "write a run as a test, for `dragoman replay`", "routes.cli.replay", STORE),

@@ -49,6 +49,17 @@ def filled(text: str, url: str, model: str) -> str:
     return text.replace("{url}", url).replace("{model}", model)
 
 
+EDITOR = """{
+  "agent_servers": {
+    "dragoman": {
+      "command": "dragoman",
+      "args": ["acp", "--url", "{url}"],
+      "env": {}
+    }
+  }
+}
+"""
+ZED = EDITOR.replace('"command"', '"type": "custom",\n      "command"')
 MCP_ENTRY = """{
   "mcpServers": {
     "dragoman": {"command": "dragoman", "args": ["mcp", "serve", "--server", "{url}"]}
@@ -56,6 +67,8 @@ MCP_ENTRY = """{
 }
 """
 PROGRAMS = (
+    Program("zed", "Zed", "json", ZED, path="~/.config/zed/settings.json", start="zed .\n"),
+    Program("jetbrains", "JetBrains' AI Assistant", "json", EDITOR, path="~/.jetbrains/acp.json", start="idea .\n"),
     Program(
         "codex",
         "Codex",

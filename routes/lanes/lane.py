@@ -14,7 +14,6 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from app.context.view import RelayView
 from app.core.attachments import File
 from app.core.messages import Message
 from app.policy.doors import Door
@@ -34,9 +33,6 @@ class Verdict(Struct, frozen=True):
     approved: bool
     arguments: dict[str, Any] | None = None
     note: str | None = None
-
-
-Compact = Callable[["LaneRequest", Sequence[Message], RelayView], Awaitable[list[Message]]]
 
 
 class LaneRequest(Struct, kw_only=True):
@@ -66,7 +62,7 @@ class LaneRequest(Struct, kw_only=True):
     asks: bool = False  # the client can show approvals and send verdicts
     store: bool = False  # keep the run, to be read again under its id
     background: bool = False
-    compact: Compact | None = None  # what the model is asked instead, for a summary of the conversation
+    compact: Callable[..., Awaitable[list[Message]]] | None = None  # returns what the model is asked for a summary
     untrusted: bool = False
     echo: dict[str, Any] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.caching import CACHEABLE_METHODS, CacheHint
+from mcp.server.caching import CACHEABLE_METHODS
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -39,6 +39,7 @@ from routes.services import Services, current_principal, services_of
 from tools.base.tasks import in_background
 
 IDLE_S, MOST_SESSIONS = 1800.0, 1_000  # of the older era
+NOT_KEPT = {"ttlMs": 0, "cacheScope": "private"}  # by caches
 Context = ServerRequestContext[Any, Any]
 Handle = Callable[[Caller, Any], Awaitable[dict[str, Any]]]
 HANDLERS: Mapping[str, tuple[type[RequestParams], Handle]] = {
@@ -58,7 +59,8 @@ async def handled(handle: Handle, ctx: Context, params: Any) -> dict[str, Any]:
     assert isinstance(ctx.request, Request)
     try:
         caller = Caller(ctx, ctx.request, services_of(ctx.request), current_principal(ctx.request))
-        return {"resultType": "complete"} | await handle(caller, params)
+        kept = NOT_KEPT if ctx.method in CACHEABLE_METHODS else {}
+        return {"resultType": "complete"} | kept | await handle(caller, params)
     except FORESEEN as error:
         refused = refuse(error)
         code = INVALID_PARAMS if refused.status in (400, 404, 422) else INTERNAL_ERROR
@@ -75,7 +77,6 @@ class GatewayServer(Server[Any]):
         super().__init__(
             "dragoman",
             version=version("dragoman"),
-            cache_hints={method: CacheHint() for method in CACHEABLE_METHODS if method in HANDLERS},
             get_tool_input_schema=lambda _: None,
             on_subscriptions_listen=self.listen,
         )
@@ -88,6 +89,7 @@ class GatewayServer(Server[Any]):
         return super().create_initialization_options(NotificationOptions(tools_changed=True))
 
     async def _note_session(self, ctx: Context, _: NotificationParams) -> None:
+        assert isinstance(ctx.request, Request)
         self.sessions[ctx.request.headers[MCP_SESSION_ID_HEADER]] = ctx.session
         if len(self.sessions) > MOST_SESSIONS:
             del self.sessions[next(iter(self.sessions))]

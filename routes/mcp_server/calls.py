@@ -46,16 +46,13 @@ from tools.base.rights import Risk
 from tools.mcp.results import line
 
 TASKS = "io.modelcontextprotocol/tasks"
-NO_TASKS = -32021, "Missing required client capability", {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+NO_TASKS: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 PAGE, MOST_TRIES = 100, 3  # tools of a list; showings of a form
 POLL_MS = 1_000
 ASK_AGENT: dict[str, Any] = {
     "name": "ask_agent",
-    "title": "Ask dragoman's agent",
-    "description": (
-        "Give the agent of this server a task. It has tools, files and connected servers of its own, and works until "
-        "it has an answer. Send the session of an earlier answer to go on with that conversation."
-    ),
+    "description": "Give the agent of this server a task. It has tools, files and connected servers of its own, and "
+    "works until it has an answer. Send the session of an earlier answer to go on with that conversation.",
     "inputSchema": {
         "type": "object",
         "properties": {"message": TEXT, "session": TEXT, "model": TEXT},
@@ -65,10 +62,6 @@ ASK_AGENT: dict[str, Any] = {
     "outputSchema": {"type": "object", "properties": {"session": TEXT, "run": TEXT, "reason": TEXT}},
 }
 Json = dict[str, Any]
-
-
-class Unfit(Exception):
-    """The arguments do not fit. The message says what does."""
 
 
 class TaskParams(RequestParams):
@@ -90,9 +83,8 @@ class Caller(Struct, frozen=True):
     def conversation(self) -> str:
         """The key of the session that has its direct calls: one for an hour, since each call reads it whole."""
         params = self.ctx.session.client_params
-        return (
-            f"{line(params.client_info.name)[:60] if params else 'MCP'} {time.strftime('%Y-%m-%d %H', time.gmtime())}"
-        )
+        name = line(params.client_info.name)[:60] if params else "MCP client"
+        return f"{name} {time.strftime('%Y-%m-%d %H', time.gmtime())}"
 
     @property
     def is_modern(self) -> bool:
@@ -145,16 +137,15 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
     if params.request_state is not None:
         run, _, seq = params.request_state.partition(" ")
         log = RunLog(await caller.services.runs.run(run, caller.principal))
-        if asks == bool(call := direct_call_of(log.row)) or (
-            call and (call.name, call.arguments) != (params.name, arguments)
-        ):
+        made = direct_call_of(log.row)
+        if made != (None if asks else DirectCall(params.name, arguments, "mcp")):
             raise MCPError(INVALID_PARAMS, "requestState belongs to another call. Send the one that it came with.")
         log.take(await caller.services.store.events(run, 0, int(seq) if seq.isdecimal() else 0))
         await caller.decide(log, params.input_responses)
         return await _followed(caller, log)
     try:
         row = await (_begin_agent(caller, arguments) if asks else _begin_call(caller, params.name, arguments))
-    except (ValidationError, Unfit) as wrong:  # for the model that has written the call
+    except ValueError as wrong:  # of the arguments, for the model that has written them
         return {"content": [{"type": "text", "text": str(wrong)}], "isError": True}
     if asks and caller.takes_tasks:
         return _task(row, "working") | {"resultType": "task"}
@@ -164,7 +155,7 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
 async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:
     wanted = ChatRequest.model_validate(arguments)
     if arguments.keys() - {"message", "session", "model"} or not wanted.text.strip():
-        raise Unfit("ask_agent takes a message, which is no empty text, a session and a model.")
+        raise ValueError("ask_agent takes a message, which is no empty text, a session and a model.")
     options = RunOptions(model=wanted.model, when_absent=caller.when_absent)
     agent = await caller.services.factory.agent(caller.principal, options, wanted.session)
     turn = _turn(caller, options, wanted.text)
@@ -236,12 +227,10 @@ async def _ask(caller: Caller, row: RunRow, call: str, asked: Fields) -> None:
 async def get_task(caller: Caller, params: TaskParams) -> Json:
     log, message = await _task_log(caller, params)
     if log.row.ended is None:
-        said, forms = {"statusMessage": message} if message else {}, caller.forms(log)
-        return (
-            _task(log.row, "input_required" if forms else "working")
-            | said
-            | ({"inputRequests": forms} if forms else {})
-        )
+        more = {"statusMessage": message} if message else {}
+        if forms := caller.forms(log):
+            return _task(log.row, "input_required") | more | {"inputRequests": forms}
+        return _task(log.row, "working") | more
     if log.row.state == "cancelled":
         return _task(log.row, "cancelled")
     return _task(log.row, "completed") | {"result": await log.result(caller.services.factory.files.read)}
@@ -262,7 +251,7 @@ async def cancel_task(caller: Caller, params: TaskParams) -> Json:
 async def _task_log(caller: Caller, params: TaskParams) -> tuple[RunLog, str]:
     """Raises MCPError, NotFound."""
     if not caller.takes_tasks:
-        raise MCPError(*NO_TASKS)
+        raise MCPError(-32021, "Missing required client capability", NO_TASKS)
     log = RunLog(await caller.services.runs.run(params.task_id, caller.principal))
     return log, log.take(await caller.services.store.events(log.row.id, 0, ALL))
 

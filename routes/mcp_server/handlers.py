@@ -26,14 +26,15 @@ class ApplicationResponse(Response):
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        streams = False
+        is_open = False
 
         async def sent(message: Message) -> None:
-            nonlocal streams
+            nonlocal is_open
             await send(message)
-            if message["type"] == "http.response.start":
-                streams = any(value.startswith(b"text/event-stream") for _, value in message["headers"])
-            if message["type"] == "http.response.start" and streams:
+            if message["type"] != "http.response.start":
+                is_open = message.get("more_body", False)
+            elif any(value.startswith(b"text/event-stream") for _, value in message["headers"]):
+                is_open = True
                 await send(NOTHING)  # a head waits for the first event otherwise
 
         with self._place:
@@ -45,10 +46,10 @@ class ApplicationResponse(Response):
         except TimeoutError:
             if not until.expired():
                 raise
-            if streams:
-                await send(END)
         finally:
             self._place.leave()
+        if is_open:
+            await send(END)
 
 
 async def serve(request: Request) -> Response:
@@ -70,6 +71,7 @@ ROUTES = tagged(
             serve,
             rights="user",
             statuses=(200, 202),
+            errors=(400, 404, 405, 406, 409),
             body=BODY if method == "POST" else None,
             media=("application/json", "text/event-stream"),
             foreign_errors=True,

@@ -7,13 +7,13 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, PaginatedRequestParams, ReadResourceRequestParams
 
-from app.core.messages import Message, in_words
+from app.core.messages import shown
 from routes.mcp_server.calls import Caller
+from routes.transcripts.exports import as_markdown, exported
 
 SESSIONS, DOCUMENTS = "dragoman://sessions/", "dragoman://documents/"
 MARKDOWN, PLAIN = "text/markdown", "text/plain"
 PAGE = 50  # sessions, each followed by its documents
-HEADS = {"user": "You", "assistant": "dragoman", "tool": "Result"}
 Json = dict[str, Any]
 
 
@@ -41,8 +41,7 @@ async def read_resource(caller: Caller, params: ReadResourceRequestParams) -> Js
     services, uri, kind = caller.services, str(params.uri), MARKDOWN
     if uri.startswith(SESSIONS):
         session = await services.runs.session(uri.removeprefix(SESSIONS), caller.principal)
-        sections = map(_section, await services.store.messages(session.id))
-        text = "\n\n".join([f"# {session.title}", *filter(None, sections)]) + "\n"
+        text = as_markdown(await exported(services.store, session, services.redactor, shown), {})
     elif document := await services.store.document(uri.removeprefix(DOCUMENTS)) if uri.startswith(DOCUMENTS) else None:
         await services.runs.session(document.session, caller.principal)
         version = await services.store.document_version(document.id, document.version)
@@ -50,13 +49,6 @@ async def read_resource(caller: Caller, params: ReadResourceRequestParams) -> Js
     else:
         raise MCPError(INVALID_PARAMS, "Resource not found", {"uri": uri})
     return {"contents": [{"uri": uri, "mimeType": kind, "text": services.redactor.redact(text)}]}
-
-
-def _section(message: Message) -> str:
-    text = in_words(message) if message.shown is None else message.shown
-    if message.role == "tool":
-        text = f"`{message.name}`\n\n" + "\n".join(f"    {line}" for line in text.splitlines())
-    return f"## {HEADS.get(message.role, message.role)}\n\n{text}" if text.strip() else ""
 
 
 def _kind(kind: str) -> str:

@@ -82,8 +82,9 @@ class RunLog(Struct):
     async def result(self, read: ReadFile) -> dict[str, Any]:
         """Return the result of the call that the run is for."""
         if direct_call_of(self.row) and self.last:
-            text, ok = self.last.get("text") or self.last.get("reason"), self.last.get("ok", False)
-            structured = self.last.get("structured")
+            text, ok, structured = self.last.get("text"), self.last.get("ok", False), self.last.get("structured")
+            if text is None:  # without the advice, which is about the tools of a run
+                text = self.last["reason"].removesuffix(self.last.get("advice") or "") or self.last["reason"]
         else:
             reason = self.end.get("reason") or self.end.get("code", "")
             text = self.end.get("text") or self.end.get("message") or f"The run has ended: {reason}."

@@ -1,7 +1,6 @@
 """The origin of apps (`apps_origin`): this server, under a host of its own, where it has a frame for apps and no more.
 
-In a frame of that origin an app has storage, which it shares with other apps, and nothing of the page: neither its
-cookies, which belong to another host, nor its token, which no request to this host carries.
+There an app has storage, which it shares with other apps, and nothing of the page: its cookies belong to another host.
 """
 
 from __future__ import annotations
@@ -12,52 +11,34 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from routes.page import FRAME, PLACE, VERSION, asset
+from routes.page import FRAME, VERSION, asset
 from routes.protocol.errors import Refused, native_error
 
-POLICY = "Content-Security-Policy"
-OPAQUE, WITH_ORIGIN = "sandbox allow-scripts", "sandbox allow-scripts allow-same-origin"
-ANCESTORS, FRAMES = "frame-ancestors 'self'", "frame-src 'self'"
+PAGE, POLICY = "/page/", "Content-Security-Policy"
 
 
 class AppsOrigin:
-    """ASGI middleware in front of all others. `pages` are the origins that the page can be opened at."""
+    """ASGI middleware in front of all others. `page` is the address of the page, which has the frames."""
 
-    def __init__(self, app: ASGIApp, origin: str, pages: tuple[str, ...]) -> None:
-        self._app = app
-        self._origin = origin
-        self._host = urlsplit(origin).netloc
-        self._ancestors = f"frame-ancestors {' '.join(pages)}"
+    def __init__(self, app: ASGIApp, origin: str, page: str) -> None:
+        self._app, self._host = app, urlsplit(origin).netloc
+        self._frames = "frame-src 'self'", f"frame-src 'self' {origin}"
+        self._ancestors = "frame-ancestors 'self'", f"frame-ancestors {page}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-        elif Headers(scope=scope).get("host", "").lower() != self._host:
-            await self._app(scope, receive, self._framing(send))
-        else:
-            await self._serve_frame(scope, receive, send)
-
-    async def _serve_frame(self, scope: Scope, receive: Receive, send: Send) -> None:
-        place = PLACE.decode()[1:]
-        name = scope["path"].removeprefix(place)
-        version = VERSION.match(name)
-        if not scope["path"].startswith(place) or name[version.end() if version else 0 :] != FRAME:
-            refused = Refused(404, "not_found", "There is nothing here but a frame for apps.")
-            await native_error(refused, scope)(scope, receive, send)
-            return
-        answer = await asset(Request({**scope, "path_params": {"path": name}}))
-        policy = answer.headers[POLICY].replace(OPAQUE, WITH_ORIGIN).replace(ANCESTORS, self._ancestors)
-        answer.headers[POLICY] = policy
-        await answer(scope, receive, send)
-
-    def _framing(self, send: Send) -> Send:
-        """Let the page have frames of the origin."""
-
         async def send_with_frames(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message["headers"])
-                if FRAMES in (policy := headers.get(POLICY, "")):
-                    headers[POLICY] = policy.replace(FRAMES, f"{FRAMES} {self._origin}")
+                headers[POLICY] = headers.get(POLICY, "").replace(*self._frames)
             await send(message)
 
-        return send_with_frames
+        if scope["type"] != "http" or Headers(scope=scope).get("host", "").lower() != self._host:
+            await self._app(scope, receive, send_with_frames)
+            return
+        name = scope["path"].removeprefix(PAGE)
+        answer = native_error(Refused(404, "not_found", "There is nothing here but a frame for apps."), scope)
+        if f"{PAGE}{name}" == scope["path"] and VERSION.sub("", name, count=1) == FRAME:
+            answer = await asset(Request({**scope, "path_params": {"path": name}}))
+            policy = answer.headers[POLICY].replace(*self._ancestors)
+            answer.headers[POLICY] = policy.replace("sandbox allow-scripts", "sandbox allow-scripts allow-same-origin")
+        await answer(scope, receive, send)

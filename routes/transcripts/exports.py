@@ -29,99 +29,91 @@ PAGE = """<!doctype html>
 :root {{ color-scheme: light dark; font: 16px/1.55 system-ui, sans-serif; }}
 body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }}
 pre {{ max-height: 24rem; overflow: auto; padding: 0.7rem; border: 1px solid #8885; white-space: pre-wrap; }}
-th, td {{ border: 1px solid #8885; padding: 0.2rem 0.5rem; }} img {{ max-width: 100%; }}
+h2 {{ font-size: 1rem; opacity: 0.65; }} th, td {{ border: 1px solid #8885; padding: 0.2rem 0.5rem; }}
+img {{ max-width: 100%; }}
 </style></head><body>
 {body}</body></html>
 """
-
-
-class Exported(Struct):
-    """A session: its `fields` as JSON, and the bytes of its files as base64 by their SHA-256.
-
-    `words` is the environment that says in which language headings are.
-    """
-
-    fields: dict[str, Any]
-    files: dict[str, str]
-    words: Mapping[str, str]
+Words = Mapping[str, str]  # the environment that says in which language headings are
 
 
 class Export(Struct, frozen=True):
     media_type: str
     ending: str
-    write: Callable[[Exported], str]
+    write: Callable[[Item, Words], str]
 
 
 async def exported(
-    store: Store, row: SessionRow, redactor: Redactor, show: Callable[[Message], Item], words: Mapping[str, str]
-) -> Exported:
-    """Read a session; `show` makes of a message what its reader may see. Raises StoreFailed."""
+    store: Store, row: SessionRow, redactor: Redactor, show: Callable[[Message], Item]
+) -> dict[str, Any]:
+    """A session as JSON, its files as base64; `show` makes of a message what its reader may see. Raises StoreFailed."""
     messages, documents, files = await store.messages(row.id), [], {}
     for one in await store.documents(row.id):
         version = await store.document_version(one.id, one.version)
         documents.append({"title": one.title, "kind": one.kind, "text": version.text if version else ""})
     for sha256 in {attachment.sha256 for message in messages for attachment in message.attachments}:
-        if data := await store.file(sha256, row.id):
-            files[sha256] = base64.b64encode(data).decode()
+        files[sha256] = base64.b64encode(await store.file(sha256, row.id) or b"").decode()
     fields = {"id": row.id, "title": row.title, "created": row.created, "documents": documents}
-    return Exported(redactor.redact_value(fields | {"messages": list(map(show, rejoined(messages)))}), files, words)
+    return redactor.redact_value(fields | {"messages": list(map(show, rejoined(messages)))}) | {"files": files}
 
 
-def as_json(one: Exported) -> str:
-    return json.dumps(one.fields | {"files": one.files}, indent=1)
+def as_json(session: Item, _: Words) -> str:
+    return json.dumps(session, indent=1)
 
 
-def as_items(one: Exported) -> str:
+def as_items(session: Item, _: Words) -> str:
     """The body of a request to /v1/responses that goes on with the conversation, but for its model."""
-    items = [item for message in one.fields["messages"] for item in items_of(message, one.files)]
-    about = {"session": one.fields["id"], "title": one.fields["title"]}
-    return json.dumps({"input": items, "metadata": about}, indent=1)
+    items = [item for message in session["messages"] for item in items_of(message, session["files"])]
+    return json.dumps({"input": items, "metadata": {"session": session["id"], "title": session["title"]}}, indent=1)
 
 
-def as_markdown(one: Exported) -> str:
-    parts = (part if isinstance(part, str) else f"({part.get('name') or part['media_type']})" for part in _parts(one))
+def as_markdown(session: Item, words: Words) -> str:
+    parts = (
+        one if isinstance(one, str) else f"({one.get('name') or one['media_type']})" for one in _parts(session, words)
+    )
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def as_html(one: Exported) -> str:
+def as_html(session: Item, words: Words) -> str:
     """One file, which runs nothing and reads nothing from elsewhere."""
-    markdown = import_module("markdown_it").MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    body = (markdown.render(part) if isinstance(part, str) else _picture(part, one.files) for part in _parts(one))
-    return PAGE.format(title=escape(one.fields["title"]), body="".join(body))
+    render = (
+        import_module("markdown_it").MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render
+    )
+    body = [render(one) if isinstance(one, str) else _picture(one, session["files"]) for one in _parts(session, words)]
+    return PAGE.format(title=escape(session["title"]), body="".join(body))
 
 
-def _picture(part: Item, files: Mapping[str, str]) -> str:
-    name, kind = escape(part.get("name") or part["media_type"]), part["media_type"]
-    if kind not in SEEN or part["sha256"] not in files:
-        return f"<p>({name})</p>\n"
-    return f'<p><img alt="{name}" src="data:{kind};base64,{files[part["sha256"]]}"></p>\n'
+def _picture(one: Item, files: Item) -> str:
+    name, kind, data = escape(one.get("name") or one["media_type"]), one["media_type"], files[one["sha256"]]
+    is_shown = kind in SEEN and data
+    return f'<p><img alt="{name}" src="data:{kind};base64,{data}"></p>\n' if is_shown else f"<p>({name})</p>\n"
 
 
-def _parts(one: Exported) -> Iterator[str | Item]:
+def _parts(session: Item, words: Words) -> Iterator[str | Item]:
     """Pieces of Markdown, and attachments."""
-    yield f"# {one.fields['title']}"
-    for message in one.fields["messages"]:
-        role, words = message["role"], message.get("shown") or message["text"]
+    yield f"# {session['title']}"
+    for message in session["messages"]:
+        role, said = message["role"], message.get("shown") or message["text"]
         if role == "tool":
-            name = text("terminal.export.result", one.words, name=message.get("name") or "tool")
-            yield f"**{name}**\n\n{_fenced(words)}"
+            result = text("terminal.export.result", words, name=message.get("name") or "tool")
+            yield f"**{result}**\n\n{_fenced(said)}"
         else:
-            yield f"## {text('terminal.export.assistant' if role == 'assistant' else 'terminal.export.you', one.words)}"
-            yield words
+            yield f"## {text('terminal.export.assistant' if role == 'assistant' else 'terminal.export.you', words)}"
+            yield said
         for call in message.get("calls", ()):
-            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in words:  # else it stands in the text
+            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in said:  # else it stands in the text
                 arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
                 yield f"**{call['name']}**\n\n{_fenced(arguments, 'json')}"
         yield from message.get("attachments", ())
-    for document in one.fields["documents"]:
-        yield f"# {text('terminal.export.document', one.words, title=document['title'])}"
+    for document in session["documents"]:
+        yield f"# {text('terminal.export.document', words, title=document['title'])}"
         yield document["text"]
 
 
-def _fenced(words: str, language: str = "") -> str:
+def _fenced(said: str, language: str = "") -> str:
     """A block of code, whose fence is longer than any inside."""
-    fence = "`" * (1 + max(2, *map(len, TICKS.findall(words)), 2))
-    return f"{fence}{language}\n{words}\n{fence}"
+    fence = "`" * (1 + max(map(len, TICKS.findall(said)), default=2))
+    return f"{fence}{language}\n{said}\n{fence}"
 
 
 EXPORTS: Mapping[str, Export] = {

@@ -13,19 +13,30 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.core.attachments import SEEN
+from routes.lanes.reading import plain_text
 from routes.protocol.errors import Refused
 
 Item = Mapping[str, Any]
-Blocks = Mapping[str, Callable[[Item], list[Item]]]
-Record = tuple[int, Item]  # an object of a file, behind the number of its line
+Blocks = dict[str, Callable[[Item], list[Item]]]
 MOST_BYTES = 64 << 20  # of a file
 MOST_SKIPPED = 1_000  # lines
+LONGEST_WORD = 256  # characters of an id, a title or the name of a model
 RESULTS = ("function_call_output", "custom_tool_call_output")
 KEPT = ("message", "reasoning", "function_call", "custom_tool_call", "image_generation_call", *RESULTS)
 LEFT_OUT: Item = {"type": "message", "role": "system"}  # a program's own words
-TITLES = ("summary", "aiTitle", "customTitle")
+MISSING = "[A file that is not in the transcript: {}]"
 # How messages begin that Codex writes in the person's name.
 OF_CODEX = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<skill>")
+
+
+class Record(Struct):
+    """Content of a record: `said` are items, each with its time. A sub-agent has a conversation of its own."""
+
+    id: Any = None
+    title: Any = None
+    model: Any = None
+    said: Iterable[tuple[Any, Item]] = ()
+    agent: str = ""
 
 
 class Entry(Struct, frozen=True):
@@ -43,10 +54,12 @@ class Transcript(Struct):
     entries: list[Entry] = field(default_factory=list)
     left_out: int = 0
 
-    def add(self, line: int, at: float | None, items: Iterable[Item]) -> None:
-        for item in items:
+    def add(self, line: int, record: Record) -> None:
+        self.id = self.id or _word(record.id)
+        self.title, self.model = _word(record.title) or self.title, _word(record.model) or self.model
+        for at, item in record.said:
             is_kept = item.get("type", "message") in KEPT and item.get("role") not in ("system", "developer")
-            self.entries += [Entry(line, at, item)] if is_kept else []
+            self.entries += [Entry(line, _time_of(at), item)] if is_kept else []
             self.left_out += not is_kept
 
 
@@ -64,16 +77,15 @@ class Skipped(list[dict[str, Any]]):
 def transcripts_of(kind: str, data: bytes, skipped: Skipped) -> list[Transcript]:
     """The conversations of a file. Raises Refused if there is none of this format."""
     records = list(_records(data, skipped))
-    found = [one for one in FORMATS[kind](records) if one.entries]
-    if not found:
-        others = [name for name, read in FORMATS.items() if any(one.entries for one in read(records))]
-        advice = f"Its format seems to be {others[0]}." if others else "docs/import.md says which files are read."
-        raise Refused(422, "unknown_transcript", f"The file has no conversation in the format {kind}. {advice}")
-    return found
+    if found := _read(kind, records):
+        return found
+    other = next((name for name in FORMATS if _read(name, records)), None)
+    advice = f"Its format seems to be {other}." if other else "docs/import.md says which files are read."
+    raise Refused(422, "unknown_transcript", f"The file has no conversation in the format {kind}. {advice}")
 
 
-def _records(data: bytes, skipped: Skipped) -> Iterator[Record]:
-    """The JSON objects of a file: the one that it is, or those of its lines."""
+def _records(data: bytes, skipped: Skipped) -> Iterator[tuple[int, Item]]:
+    """The JSON objects of a file, each with its line: the one that it is, or those of its lines."""
     try:
         whole = json.loads(data)
         yield 1, whole if isinstance(whole, dict) else {"input": whole}
@@ -91,83 +103,68 @@ def _records(data: bytes, skipped: Skipped) -> Iterator[Record]:
             skipped.add(number, "The line is no JSON object.")
 
 
-def read_claude(records: Iterable[Record]) -> list[Transcript]:
-    """Claude Code, ~/.claude/projects/*/*.jsonl: messages of Anthropic's API; a conversation for each sub-agent."""
-    found, titles = dict[str, Transcript](), dict[str, str]()
-    for line, record in records:
-        titles |= {name: record[name] for name in TITLES if _word(record.get(name))}
-        message = _fields(record.get("message"))
-        if record.get("type") in ("user", "assistant"):
-            agent = (_word(record.get("agentId")) or "agent") if record.get("isSidechain") else ""
-            one = found.setdefault(agent, Transcript())
-            one.id = f"{_word(record.get('sessionId'))}/{agent}".rstrip("/")
-            one.model = _word(message.get("model")) or one.model
-            items = list(items_of_blocks(record["type"], message.get("content")))
-            is_own = record.get("isMeta") and all(item["type"] == "message" for item in items)
-            one.add(line, time_of(record.get("timestamp")), [LEFT_OUT] if is_own else items)
-    for one in (found[agent] for agent in found if not agent):
-        one.title = next((titles[name] for name in reversed(TITLES) if name in titles), "")
-    return list(found.values())
+def _read(kind: str, records: Iterable[tuple[int, Item]]) -> list[Transcript]:
+    found = dict[str, Transcript]()
+    for line, fields in records:
+        record = FORMATS[kind](fields)
+        found.setdefault(record.agent, Transcript()).add(line, record)
+    return [one for one in found.values() if one.entries]
 
 
-def read_codex(records: Iterable[Record]) -> list[Transcript]:
+def read_claude(record: Item) -> Record:
+    """Claude Code, ~/.claude/projects/*/*.jsonl: messages of Anthropic's API."""
+    message, kind = _fields(record.get("message")), record.get("type")
+    agent = (_word(record.get("agentId")) or "agent") if record.get("isSidechain") else ""
+    title = record.get("customTitle") or record.get("aiTitle") or record.get("summary")
+    items = list(items_of_blocks(kind, message.get("content"))) if kind in ("user", "assistant") else []
+    if record.get("isMeta") and all(item["type"] == "message" for item in items):
+        items = [LEFT_OUT]
+    said = [(record.get("timestamp"), item) for item in items]
+    return Record(f"{_word(record.get('sessionId'))}/{agent}".rstrip("/"), title, message.get("model"), said, agent)
+
+
+def read_codex(record: Item) -> Record:
     """Codex, ~/.codex/sessions/**/rollout-*.jsonl: items of Responses in records; in files of early 2025 alone."""
-    one = Transcript()
-    for line, record in records:
-        kind, item = record.get("type"), _fields(record.get("payload", record))
-        words = [_word(part.get("text")) for part in _objects(item.get("content"))]
-        if kind in ("session_meta", "turn_context", "event_msg", None):
-            one.id = one.id or (_word(item.get("id")) if kind != "event_msg" else "")
-            one.model = _word(item.get("model")) or one.model
-            continue
-        if kind == "compacted":
-            item = {"role": "user", "content": item.get("message") or None}
-        elif item.get("type") == "local_shell_call":
-            item = _call(item.get("call_id"), "local_shell", item.get("action"))
-        elif item.get("role") == "user" and any(word.startswith(OF_CODEX) for word in words):
-            item = LEFT_OUT
-        one.add(line, time_of(record.get("timestamp")), [item])
-    return [one]
+    kind, item = record.get("type"), _fields(record.get("payload", record))
+    if kind is None or ("payload" in record and kind not in ("response_item", "compacted")):
+        return Record(item.get("id") if kind in ("session_meta", None) else None, model=item.get("model"))
+    words = [_word(part.get("text")) for part in _objects(item.get("content"))]
+    if kind == "compacted":
+        item = {"role": "user", "content": item.get("message")}
+    elif item.get("type") == "local_shell_call":
+        item = _call(item.get("call_id"), "local_shell", item.get("action"))
+    elif item.get("role") == "user" and any(word.startswith(OF_CODEX) for word in words):
+        item = LEFT_OUT
+    return Record(said=[(record.get("timestamp"), item)])
 
 
-def read_opencode(records: Iterable[Record]) -> list[Transcript]:
+def read_opencode(record: Item) -> Record:
     """The output of `opencode export`: a session, and its messages with their parts."""
-    found = list[Transcript]()
-    for line, record in records:
-        info = _fields(record.get("info"))
-        found.append(one := Transcript(_word(info.get("id")), _word(info.get("title"))))
-        for message in _objects(record.get("messages")):
-            about = _fields(message.get("info"))
-            one.model = _word(about.get("modelID")) or one.model
-            at = time_of(_fields(about.get("time")).get("created"))
-            one.add(line, at, items_of_blocks(about.get("role"), message.get("parts")))
-    return found
+    info, said, model = _fields(record.get("info")), list[tuple[Any, Item]](), None
+    for message in _objects(record.get("messages")):
+        about = _fields(message.get("info"))
+        model, at = about.get("modelID") or model, _fields(about.get("time")).get("created")
+        said += [(at, item) for item in items_of_blocks(about.get("role"), message.get("parts"))]
+    return Record(info.get("id"), info.get("title"), model, said)
 
 
-def read_responses(records: Iterable[Record]) -> list[Transcript]:
-    """Requests or responses of Responses, or items alone."""
-    one = Transcript()
-    for line, record in records:
-        about = _fields(record.get("metadata"))
-        one.id, one.title = one.id or _word(about.get("session")), one.title or _word(about.get("title"))
-        items = next((record[name] for name in ("input", "output") if name in record), [record])
-        one.add(line, None, _objects(items if isinstance(items, list) else [{"role": "user", "content": items}]))
-    return [one]
+def read_responses(record: Item) -> Record:
+    """A request or a response of Responses, or an item alone."""
+    about, items = _fields(record.get("metadata")), record.get("input", record.get("output", [record]))
+    items = items if isinstance(items, list) else [{"role": "user", "content": items}]
+    return Record(about.get("session"), about.get("title"), said=[(None, item) for item in _objects(items)])
 
 
-def read_dragoman(records: Iterable[Record]) -> list[Transcript]:
-    """What is exported here as JSON."""
-    found = list[Transcript]()
-    for line, record in records:
-        found.append(one := Transcript(_word(record.get("id")), _word(record.get("title"))))
-        for message in _objects(record.get("messages")):
-            at = message.get("at")
-            items = items_of(message, _fields(record.get("files"))) if "role" in message else ()
-            one.add(line, time_of(at * 1000 if isinstance(at, float) else None), items)
-    return found
+def read_dragoman(record: Item) -> Record:
+    """The exports of this server as JSON."""
+    said, files = list[tuple[Any, Item]](), _fields(record.get("files"))
+    for message in _objects(record.get("messages")):
+        at = message["at"] * 1000 if isinstance(message.get("at"), float) else None
+        said += [(at, item) for item in items_of(message, files)] if "role" in message else []
+    return Record(record.get("id"), record.get("title"), said=said)
 
 
-FORMATS: Mapping[str, Callable[[Iterable[Record]], list[Transcript]]] = {
+FORMATS: Mapping[str, Callable[[Item], Record]] = {
     "claude": read_claude,
     "codex": read_codex,
     "opencode": read_opencode,
@@ -190,12 +187,9 @@ def items_of(message: Item, files: Item) -> Iterator[Item]:
 
 
 def _stored(one: Item, files: Item) -> Item:
-    data, name, kind = files.get(_word(one.get("sha256"))), one.get("name") or "file", _word(one.get("media_type"))
-    if not data:
-        return _text(f"[The file {name} is not in the transcript.]")
-    if kind in SEEN:
-        return {"type": "input_image", "image_url": f"data:{kind};base64,{data}"}
-    return {"type": "input_file", "filename": name, "file_data": f"data:application/octet-stream;base64,{data}"}
+    data, name, kind = files.get(_word(one.get("sha256"))), one.get("name"), _word(one.get("media_type"))
+    url = f"data:{kind if kind in SEEN else 'application/octet-stream'};base64,{data}" if data else ""
+    return _file({"url": url, "filename": name})[0]
 
 
 def items_of_blocks(role: Any, content: Any) -> Iterator[Item]:
@@ -235,39 +229,38 @@ def _call(call: Any, name: Any, arguments: Any) -> Item:
     return {"type": "function_call", "call_id": call, "name": name, "arguments": written}
 
 
-def _result(call: Any, output: Any, *, failed: Any = False) -> Item:
+def _result(call: Any, output: Any, failed: Any = False) -> Item:
     return {"type": RESULTS[0], "call_id": call, "output": output, "status": "incomplete" if failed else "completed"}
 
 
 def _source(block: Item) -> list[Item]:
     source = _fields(block.get("source"))
-    if source.get("type") != "base64":
-        return [_text(source.get("data") or "[A file that is not in the transcript.]")]
-    return _file(
-        {"url": f"data:{source.get('media_type')};base64,{source.get('data')}", "filename": block.get("title")}
-    )
+    if source.get("type") == "text":
+        return [_text(source.get("data"))]
+    is_here = source.get("type") == "base64"
+    url = f"data:{source.get('media_type')};base64,{source.get('data')}" if is_here else source.get("url")
+    return _file({"url": url, "filename": block.get("title")})
 
 
 def _file(part: Item) -> list[Item]:
-    url, name = _word(part.get("url")), part.get("filename") or "file"
+    url, name = str(part.get("url")), part.get("filename") or "file"
     if url.startswith("data:image/"):
         return [{"type": "input_image", "image_url": url}]
-    if url.startswith("data:"):
-        return [{"type": "input_file", "filename": name, "file_data": url}]
-    return [_text(f"[The file {name} is not in the transcript.]")]
+    is_here = url.startswith("data:")
+    return [{"type": "input_file", "filename": name, "file_data": url} if is_here else _text(MISSING.format(name))]
 
 
 def _tool_result(block: Item) -> list[Item]:
     content = block.get("content")
     output = _made(content, PARTS) if isinstance(content, list) else content
-    return [_result(block.get("tool_use_id"), output, failed=block.get("is_error"))]
+    return [_result(block.get("tool_use_id"), output, block.get("is_error"))]
 
 
 def _tool(part: Item) -> list[Item]:
     """A call of opencode, with its result if it has ended."""
     state, call = _fields(part.get("state")), part.get("callID")
     output = [_text(state.get("output") or state.get("error")), *_made(state.get("attachments"), PARTS)]
-    ended = [_result(call, output, failed="error" in state)] if {"output", "error"} & state.keys() else []
+    ended = [_result(call, output, "error" in state)] if {"output", "error"} & state.keys() else []
     return [_call(call, part.get("tool"), state.get("input")), *ended]
 
 
@@ -286,7 +279,7 @@ BLOCKS: Blocks = PARTS | {
 }
 
 
-def time_of(given: Any) -> float | None:
+def _time_of(given: Any) -> float | None:
     """The Unix time of an ISO 8601 text, or of milliseconds."""
     try:
         at = datetime.fromisoformat(given).timestamp() if isinstance(given, str) else float(given) / 1000
@@ -304,4 +297,4 @@ def _objects(given: Any) -> list[Item]:
 
 
 def _word(given: Any) -> str:
-    return given if isinstance(given, str) else ""
+    return plain_text(given)[:LONGEST_WORD] if isinstance(given, str) else ""

@@ -12,24 +12,16 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from secrets import token_hex
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.core import events
 from app.core.attachments import File, as_fields, image_event
-from app.core.events import (
-    AgentEvent,
-    MessageAdded,
-    ReasoningDelta,
-    RoundStarted,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ToolFinished,
-    ToolStarted,
-    encode,
-)
 from app.core.messages import Message, Role, dump
 from app.models.wire.call_ids import takes_plain
 from app.models.wire.client_history import settled
@@ -56,16 +48,6 @@ NAME = "import\n"  # no Idempotency-Key of a request begins so: theirs are print
 APART_S = 1e-5  # between two runs
 
 
-class Imported(Struct):
-    """`state`: `new`, `grown` or `unchanged`; `messages` are those that have come in now."""
-
-    session: str
-    title: str
-    state: str
-    messages: int
-    left_out: int
-
-
 class Importer(Struct, frozen=True):
     """Imports of one principal from one format."""
 
@@ -74,8 +56,11 @@ class Importer(Struct, frozen=True):
     source: str
     skipped: Skipped
 
-    async def put(self, one: Transcript) -> Imported | None:
-        """Return None if no message can be read. Raises Refused, StoreFailed, and what composing an agent raises."""
+    async def put(self, one: Transcript) -> dict[str, Any] | None:
+        """Return the session and its `state`: `new`, `grown` or `unchanged`; None if no message can be read.
+
+        Raises Refused, StoreFailed, and what composing an agent raises.
+        """
         store, runs = self.services.store, self.services.runs
         name = f"{NAME}{self.source}\n{one.id or _digest(one.entries[:1])}"
         async with runs.peers.lock("key", f"{self.principal.name}\n{name}"):
@@ -85,9 +70,9 @@ class Importer(Struct, frozen=True):
                 async with runs.peers.lock("session", run.session):
                     session, mark = await runs.session(run.session, self.principal), json.loads(run.policy)[IMPORTED]
                     known, new = one.entries[: mark["entries"]], one.entries[mark["entries"] :]
-                    is_same = _digest(known) == mark["digest"]
+                    is_same = await asyncio.to_thread(_digest, known) == mark["digest"]
                     if is_same and not new:
-                        return Imported(session.id, session.title, "unchanged", 0, one.left_out)
+                        return {"session": session.id, "title": session.title, "state": "unchanged", "messages": 0}
                     [newest] = await store.last_runs(session.id, None, 1)
                     # A late result is none for its call, which has been settled.
                     if is_same and newest.id == run.id and new[0].item.get("type") not in RESULTS:
@@ -96,49 +81,52 @@ class Importer(Struct, frozen=True):
 
     async def _put(
         self, one: Transcript, name: str, session: SessionRow | None = None, begins: int = 0, last: float = 0.0
-    ) -> Imported | None:
+    ) -> dict[str, Any] | None:
         """Store the entries from `begins` on, in a session after its run of the time `last`, or in a new one."""
         services, owner, now = self.services, self.principal.name, time.time()
-        messages, files = messages_of(one.entries[begins:], self.skipped)
+        messages, files = await asyncio.to_thread(messages_of, one.entries[begins:], self.skipped)
         if not messages:
             return None
-        agent = await services.factory.agent(self.principal, RunOptions(), session and session.id)
-        changes, state = list[Change](), "grown"
+        agent = await services.factory.agent(self.principal, RunOptions(), session.id if session else None)
+        changes, state = list[Change](), "grown" if session else "new"
         if session is None:
             words = [one.title, *(message.text for message in messages if message.role == "user"), NAMELESS]
             title = services.redactor.redact(next(filter(None, map(title_of, words))))
             created = min(messages[0].at or now, now)
-            session, state = SessionRow(f"ses_{token_hex(10)}", owner, created, title, updated=now), "new"
+            session = SessionRow(f"ses_{token_hex(10)}", owner, created, title, updated=now)
             changes.append(session)
         earlier = await services.store.messages(session.id)
-        conversation = Conversation(session.id, [*earlier], _ignore, changes.append, _flush, redactor=services.redactor)
+        conversation = Conversation(
+            session.id,
+            [*earlier],
+            lambda *_: None,
+            changes.append,
+            partial(asyncio.sleep, 0),
+            redactor=services.redactor,
+        )
         await _append(conversation, agent, messages, files)
-        mark = {"from": self.source, "entries": len(one.entries), "digest": _digest(one.entries)}
+        digest = await asyncio.to_thread(_digest, one.entries)
         row = RunRow(
             "",
             session=session.id,
             principal=owner,
-            model=services.redactor.redact(one.model[:256]) or agent.provider.model,
-            state="answered",
+            model=services.redactor.redact(one.model) or agent.provider.model,
+            state="",
             created=last,
-            policy=agent.policy_with(json.dumps({IMPORTED: mark})),
+            policy=agent.policy_with(json.dumps({IMPORTED: {"entries": len(one.entries), "digest": digest}})),
         )
-        position, turns = len(earlier), list(turns_of(conversation.messages[len(earlier) :]))
-        for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
-            row = _run_of(row, turn, now - left * APART_S)
-            changes += rows_of(row, turn, position)
-            position += len(turn)
-        changes.append(KeyRow(owner, name, "", row.id, now))
-        changes.append(AuditRow(now, owner, f"import {session.id}", state, why=f"from {self.source}", by=owner))
-        await services.store.write(changes)
+        rows = await asyncio.to_thread(list, rows_of(row, conversation.messages, len(earlier), now))
+        run = next(one for one in reversed(rows) if isinstance(one, RunRow))
+        audit = AuditRow(now, owner, f"import {session.id}", state, why=f"from {self.source}", by=owner)
+        await services.store.write([*changes, *rows, KeyRow(owner, name, "", run.id, now), audit])
         services.runs.notifier.notify(session.id)
-        return Imported(session.id, session.title, state, position - len(earlier), one.left_out)
+        added = len(conversation.messages) - len(earlier)
+        return {"session": session.id, "title": session.title, "state": state, "messages": added}
 
 
 async def _append(conversation: Conversation, agent: Agent, messages: Sequence[Message], files: Sequence[File]) -> None:
     """Redact the messages, and mark their texts so that they are known again."""
-    marks = agent.scope.marks
-    if marks:
+    if marks := agent.scope.marks:
         marks.tool = lambda _: None  # a tool of ours with the same name has not given these results
         await marks.enter(conversation, RunRequest("", history=messages, outside=True))
     for file in files:
@@ -159,8 +147,8 @@ def messages_of(entries: Sequence[Entry], skipped: Skipped) -> tuple[list[Messag
         except (Refused, RecursionError) as problem:
             skipped.add(entry.line, getattr(problem, "message", "It is nested too deeply."))
             continue
-        cut = entry.item.get("status") == "incomplete"
-        found += [replace(one, at=entry.at, cut=cut and one.role == "tool") for one in messages]
+        has_failed = entry.item.get("status") == "incomplete"
+        found += [replace(one, at=entry.at, cut=has_failed and one.role == "tool") for one in messages]
         files += sent
     whole = settled(found, takes_plain, keeps_files=True)
     return [replace(one, untrusted=True, sender="client" if one.role == "user" else "") for one in whole], files
@@ -178,65 +166,62 @@ def _read(item: Item) -> tuple[Sequence[Message], Sequence[File]]:
     return history.messages, history.files
 
 
-def turns_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """The messages of each run: the next one begins with words of the person behind an answer."""
-    begin = 0
-    for at, one in enumerate(messages):
-        if one.role == "user" and at > begin and messages[at - 1].role != "user":
-            yield messages[begin:at]
-            begin = at
-    yield messages[begin:]
+def rows_of(row: RunRow, messages: Sequence[Message], begin: int, now: float) -> Iterator[Change]:
+    """The runs of the messages from `begin` on, behind that of `row`, with their messages and logs.
+
+    A run begins with words of the person behind an answer. It is later than the one before, and not in the future.
+    """
+    is_first = [one.role == "user" and messages[at - 1].role != "user" for at, one in enumerate(messages)]
+    starts = [begin, *(at for at in range(begin + 1, len(messages)) if is_first[at])]
+    for number, (start, end) in enumerate(pairwise([*starts, len(messages)])):
+        turn, latest = messages[start:end], now - (len(starts) - number) * APART_S
+        created = max(row.created + APART_S / 10, min(turn[0].at or latest, latest))
+        ended = max(created, min(turn[-1].at or latest, latest))
+        state = "answered" if turn[-1].role == "assistant" and not turn[-1].calls else "cancelled"
+        row = replace(row, id=f"run_{token_hex(10)}", created=created, ended=ended, state=state)
+        yield row
+        for at, one in enumerate(turn, start):
+            sent = (created if at == start else one.at) if one.role == "user" else None
+            yield MessageRow(row.session, at, row.id, dump(replace(one, cut=False, at=sent)))
+        for seq, event in enumerate(events_of(row, turn), 1):
+            yield EventRow(row.id, seq, event.type, events.encode(event))
 
 
-def _run_of(row: RunRow, turn: Sequence[Message], latest: float) -> RunRow:
-    """The run of a turn, behind the one of `row`; `latest` is the last time that it may have."""
-    created = max(row.created + APART_S / 10, min(turn[0].at or latest, latest))
-    ended = max(created, min(turn[-1].at or latest, latest))
-    state = "answered" if turn[-1].role == "assistant" and not turn[-1].calls else "cancelled"
-    return replace(row, id=f"run_{token_hex(10)}", created=created, ended=ended, state=state)
-
-
-def rows_of(row: RunRow, turn: Sequence[Message], position: int) -> Iterator[Change]:
-    yield row
-    for at, one in enumerate(turn):
-        time_of = (row.created if at == 0 else one.at) if one.role == "user" else None
-        yield MessageRow(row.session, position + at, row.id, dump(replace(one, cut=False, at=time_of)))
-    for number, event in enumerate(events_of(row, turn), 1):
-        yield EventRow(row.id, number, event.type, encode(event))
-
-
-def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[AgentEvent]:
+def events_of(row: RunRow, turn: Sequence[Message]) -> Iterator[events.AgentEvent]:
     """The log of a run that has had these messages."""
-    yield RunStarted(row.id, row.session, row.model, [], {})
-    replies = [one for one in turn if one.role == "assistant"]
+    yield events.RunStarted(row.id, row.session, row.model, [], {})
+    rounds, calls, text, asked = 0, 0, "", row.created
     for at, one in enumerate(turn):
-        yield from [RoundStarted(replies.index(one) + 1)] if one.role == "assistant" else []
-        yield from EVENTS[one.role](one) if at or one.role != "user" else ()
-    usage = {"prompt_tokens": 0, "completion_tokens": 0, "measured": False}
-    calls = sum(len(one.calls) for one in replies)
-    yield RunFinished(row.state, replies[-1].text if replies else "", len(replies), calls, usage)
+        if one.role == "assistant":
+            rounds, calls, text, asked = rounds + 1, calls + len(one.calls), one.text, one.at or asked
+            yield events.RoundStarted(rounds)
+        yield from EVENTS[one.role](one, asked) if at or one.role != "user" else ()
+    yield events.RunFinished(
+        row.state, text, rounds, calls, {"prompt_tokens": 0, "completion_tokens": 0, "measured": False}
+    )
 
 
-def _of_reply(one: Message) -> Iterator[AgentEvent]:
-    yield from [ReasoningDelta(one.reasoning)] if one.reasoning else []
-    yield from [TextDelta(one.text)] if one.text else []
+def _of_reply(one: Message, _: float) -> Iterator[events.AgentEvent]:
+    yield from [events.ReasoningDelta(one.reasoning)] if one.reasoning else []
+    yield from [events.TextDelta(one.text)] if one.text else []
     yield from [image_event(File(picture, b"")) for picture in one.attachments]
-    yield from [ToolStarted(call.id, call.name, dict(call.arguments), call.dialect) for call in one.calls]
+    yield from [events.ToolStarted(call.id, call.name, dict(call.arguments), call.dialect) for call in one.calls]
 
 
-def _of_result(one: Message) -> Iterator[AgentEvent]:
+def _of_result(one: Message, asked: float) -> Iterator[events.AgentEvent]:
+    if one.call is None:
+        yield from _of_words(one, asked)
+        return
     yield from [image_event(File(picture, b""), one.call) for picture in one.attachments]
-    if one.call:
-        yield ToolFinished(one.call, one.name or "", not one.cut and one.text != INTERRUPTED, one.text, 0.0)
-    else:
-        yield from _of_words(one)
+    is_fine, took_s = not one.cut and one.text != INTERRUPTED, max(0.0, (one.at or asked) - asked)
+    yield events.ToolFinished(one.call, one.name or "", is_fine, one.text, round(took_s, 3))
 
 
-def _of_words(one: Message) -> Iterator[AgentEvent]:
-    yield MessageAdded(one.text, list(map(as_fields, one.attachments)) or None)
+def _of_words(one: Message, _: float) -> Iterator[events.AgentEvent]:
+    yield events.MessageAdded(one.text, list(map(as_fields, one.attachments)) or None)
 
 
-EVENTS: Mapping[Role, Callable[[Message], Iterator[AgentEvent]]] = {
+EVENTS: Mapping[Role, Callable[[Message, float], Iterator[events.AgentEvent]]] = {
     "assistant": _of_reply,
     "tool": _of_result,
     "user": _of_words,
@@ -244,12 +229,7 @@ EVENTS: Mapping[Role, Callable[[Message], Iterator[AgentEvent]]] = {
 
 
 def _digest(entries: Sequence[Entry]) -> str:
-    return hashlib.sha256(json.dumps([entry.item for entry in entries]).encode()).hexdigest()
-
-
-def _ignore(_: int, message: Message) -> None:
-    """Keep nothing yet: which run a message is of is known when all of them are."""
-
-
-async def _flush() -> None:
-    """Wait for nothing: all is written at once, at the end."""
+    digest = hashlib.sha256()
+    for entry in entries:  # one by one: others have their turn
+        digest.update(json.dumps(entry.item).encode())
+    return digest.hexdigest()

@@ -61,7 +61,7 @@ class Observations:
 async def _observe(client: Client, home: Path) -> Found:
     (home / "work").mkdir(parents=True)
     found: Found = {}
-    async with dragoman(home) as target:
+    async with dragoman(home, lane_disconnect="cancel") as target:  # that of clients that return has tests of its own
         for name, seen in (await observed(client, jobs(client, target, MODELS, client.ways), home)).items():
             way, model, check_name = name.split(":")
             check = next(check for check in CHECKS if check.name == check_name)

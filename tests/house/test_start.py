@@ -12,6 +12,7 @@ LEFT_OUT = {
     "routes.server": {
         *("mcp", "mcp_types", "jsonschema", "referencing", "tokenizers", "justhtml", "tree_sitter"),
         *("rich", "prompt_toolkit", "psutil", "numpy", "routes.terminal", "routes.cli"),
+        *("acp", "yaml", "markdown_it", "routes.acp", "routes.mcp_server.application", "tools.mcp.connection.session"),
         *("app.models.serving.gguf", "app.models.serving.pool", "app.models.endpoints.served_models"),
     },
     "routes.cli.tokens": {"httpx2", "uvicorn", "sse_starlette", "app.runs", "app.models", "app.mcp", "tools.mcp"},

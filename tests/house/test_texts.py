@@ -34,7 +34,8 @@ LITERALS = {  # not in the tables, by their module
 
 def sources() -> str:
     scripts = list((PAGE / "js").rglob("*.js"))
-    programs = [path for folder in ("terminal", "cli", "http") for path in (ROOT / "routes" / folder).rglob("*.py")]
+    rooms = ("terminal", "cli", "http", "acp", "transcripts")
+    programs = [path for room in rooms for path in (ROOT / "routes" / room).rglob("*.py")]
     return "\n".join(path.read_text() for path in (*scripts, *programs, PAGE / "index.html"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -98,32 +98,14 @@ class Progress:
     resize: Resize | None = field(default=None, compare=False, repr=False)
 
 
-class App(Struct, frozen=True):
-    """A page of an MCP server that is shown with a result, and the `result` as the server gave it.
-
-    `csp` and `permissions` are those that an admin has allowed. With a `problem` there is nothing to show.
-    """
-
-    server: str
-    uri: str
-    html: str = ""
-    result: Mapping[str, Any] = {}
-    csp: Mapping[str, Sequence[str]] = {}
-    permissions: Sequence[str] = ()
-    border: bool | None = None
-    problem: str = ""
-
-    __repr__ = repr_without("html")
-
-
 class Result(Struct, frozen=True):
     """The result for the model. `exit_code` is set for processes only. `untrusted`: the text comes from outside.
 
     `advice` is the end of the text that says to the model what to do next; it is no part of what people read.
 
     `pictures` are shown to people, and to a model that can see. `labels` are the sensitivity labels of what the tool
-    has read, besides those that its arguments show. `structured` is the text as an object, for programs. `app` is shown
-    to people.
+    has read, besides those that its arguments show. `structured` is the text as an object, for programs. `app` is a
+    `tools.mcp.apps.App`, which shows it to people.
     """
 
     ok: bool
@@ -134,9 +116,9 @@ class Result(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     advice: str = ""
     structured: Any = None
-    app: App | None = None
+    app: Any = None
 
-    __repr__ = repr_without("pictures")
+    __repr__ = repr_without("pictures", "app")
 
 
 def is_picture(data: bytes) -> bool:

@@ -1,99 +1,89 @@
-"""MCP Apps (SEP-1865): what tools and their pages declare, and what of it an admin has allowed.
-
-A tool names a page of its server, `ui://...`, which is shown with its results. Whatever a page asks for, it gets only
-what the entry of its server in `mcp.json` allows.
-"""
+"""MCP Apps (SEP-1865): pages of a server that show results, with those domains that an admin allows them."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from tools.base.outcome import Progress, Result
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
-from tools.mcp.definitions import PAGES, Definition, sha256
+from tools.mcp.call_context import CallContext
+from tools.mcp.calls import ServerCall
+from tools.mcp.definitions import PAGE_TYPE, Definition, sha256
+from tools.mcp.offer_calls import OfferRequest, RequestFailed
 from tools.mcp.results import line
+from tools.mcp.server import Unavailable
 
 if TYPE_CHECKING:
-    from mcp_types import ReadResourceResult
+    from mcp import Client
+    from mcp_types import CallToolResult, ReadResourceResult
 
-PROFILE = "profile=mcp-app"
-MIME_TYPE = f"text/html;{PROFILE}"
-MAX_PAGE = 8 << 20  # characters of a page, and of a result that a page gets
+MAX_PAGE = 8 << 20  # characters of a page, and of a result that it gets
 MAX_DOMAINS = 64  # of each kind
+PAGE_S = 10.0  # for the page, behind the result
 DOMAINS = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
-PERMISSIONS = ("camera", "microphone", "geolocation", "clipboardWrite")
 # Exactly what may stand in a content policy: a text that holds more could end a directive and begin another.
 _ORIGIN = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
-ALLOWED_ORIGIN = lazy_pattern(r"https://[a-z0-9.*?-]+(?::[0-9*]{1,5})?")  # a glob of origins
 
 
-class UnusablePage(Exception):
+class UnusablePage(Unavailable):
     """The page cannot be shown. The message has the reason."""
 
 
-class Page(Struct, frozen=True):
-    """A page as its server gives it, with the domains and permissions that it asks for."""
+class App(Struct, frozen=True):
+    """A page, the domains that it asks for or has, and the result that it shows; nothing if there is a `problem`."""
 
+    server: str
     uri: str
-    html: str
-    csp: Mapping[str, Sequence[str]]
-    permissions: Sequence[str]
+    html: str = ""
+    csp: Mapping[str, Sequence[str]] = {}
     border: bool | None = None
+    result: Mapping[str, Any] = {}
+    problem: str = ""
 
     @property
     def definition(self) -> Definition:
         """The page as it is pinned."""
-        pinned = {"name": self.uri, "html": sha256(self.html), "characters": len(self.html)}
-        pinned |= {"csp": self.csp, "permissions": self.permissions}
+        pinned = {"name": self.uri, "html": sha256(self.html), "characters": len(self.html), "csp": self.csp}
         return Definition(self.uri, pinned, sha256(canonical(pinned)), "", {})
 
+    def allowed(self, globs: Sequence[str]) -> dict[str, list[str]]:
+        """Return the domains that an admin has allowed; a socket to a host counts as a connection to it."""
 
-def page_of(uri: str, result: ReadResourceResult, listed: object = None) -> Page:
-    """Return the page that a server has given. What it asks for may be `listed` instead. Raises UnusablePage."""
+        def fits(origin: str) -> bool:
+            return any(fnmatchcase(origin.replace("wss://", "https://", 1), glob) for glob in globs)
+
+        return {kind: list(filter(fits, asked)) for kind, asked in self.csp.items()}
+
+
+def app_of(server: str, uri: str, result: ReadResourceResult) -> App:
+    """Return the page that a server has given. Raises UnusablePage."""
     found = next((one for one in result.contents if str(one.uri) == uri), None)
     if found is None:
         raise UnusablePage("its server has no such page")
-    kind, *parameters = (found.mime_type or "").lower().replace(" ", "").split(";")
-    if kind != "text/html" or PROFILE not in parameters:
-        raise UnusablePage(f"its type is {line(found.mime_type or 'not stated')}, not {MIME_TYPE}")
-    html = getattr(found, "text", None)
-    if html is None:
-        try:
-            html = base64.b64decode(getattr(found, "blob", "")).decode("utf-8", "replace")
-        except (binascii.Error, ValueError):
-            raise UnusablePage("its data are damaged") from None
+    if (found.mime_type or "").lower().replace(" ", "") != PAGE_TYPE:
+        raise UnusablePage(f"the type of its page is {line(found.mime_type or 'not stated')}, not {PAGE_TYPE}")
+    try:
+        blob = base64.b64decode(getattr(found, "blob", "")).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        raise UnusablePage("the data of its page are damaged") from None
+    html: str = getattr(found, "text", blob)
     if not 0 < len(html) <= MAX_PAGE:
-        raise UnusablePage(f"it has {len(html):,} characters, and 1 to {MAX_PAGE:,} can be shown")
-    asked = _object(_object(found.meta).get("ui")) or _object(_object(listed).get("ui"))
-    csp, wanted = _object(asked.get("csp")), _object(asked.get("permissions"))
-    border = asked.get("prefersBorder")
-    return Page(
-        uri,
-        html,
-        {kind: _origins(csp.get(kind)) for kind in DOMAINS},
-        [name for name in PERMISSIONS if name in wanted],
-        border if isinstance(border, bool) else None,
-    )
-
-
-def is_page(name: str) -> bool:
-    """Return whether a pin is that of a page, and not of a tool."""
-    return name.startswith(PAGES)
-
-
-def allowed(csp: Mapping[str, Sequence[str]], globs: Iterable[str]) -> dict[str, list[str]]:
-    """Return the domains that an admin has allowed; a socket to a host counts as a connection to it."""
-    globs = tuple(globs)
-    return {
-        kind: [one for one in asked if any(fnmatchcase(one.replace("wss://", "https://", 1), glob) for glob in globs)]
-        for kind, asked in csp.items()
-    }
+        raise UnusablePage(f"its page has {len(html):,} characters, and 1 to {MAX_PAGE:,} can be shown")
+    asked = _object(_object(found.meta).get("ui"))
+    csp, border = _object(asked.get("csp")), asked.get("prefersBorder")
+    domains = {kind: _origins(csp.get(kind)) for kind in DOMAINS}
+    return App(server, uri, html, domains, border if isinstance(border, bool) else None)
 
 
 def _object(value: object) -> Mapping[str, Any]:
@@ -101,6 +91,46 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def _origins(asked: object) -> list[str]:
-    given = asked if isinstance(asked, list) else []
-    plain = (one.rstrip("/") for one in given if isinstance(one, str))
+    plain = (one.rstrip("/") for one in asked if isinstance(one, str)) if isinstance(asked, list) else ()
     return [one for one in dict.fromkeys(plain) if _ORIGIN.fullmatch(one)][:MAX_DOMAINS]
+
+
+class AppCall(ServerCall):
+    """A call of a tool, which may name a page: that is read behind the result, and never fails the call."""
+
+    _whole: CallToolResult | None = None
+
+    async def run(self) -> AsyncGenerator[Progress | Result, None]:
+        async with aclosing(super().run()) as updates:
+            async for update in updates:  # the last one is the result, and ends the call's place at the server
+                last = update
+                if isinstance(update, Progress):
+                    yield update
+        yield replace(last, app=await self._app(self._whole)) if isinstance(last, Result) and self._whole else last
+
+    async def _answer(self, result: CallToolResult, call: CallContext) -> Result:
+        self._whole = result
+        return await super()._answer(result, call)
+
+    async def _app(self, result: CallToolResult) -> App | None:
+        tool, server = self._server.catalogue.listed.get(self._tool), self._server.config.name
+        uri = str(tool.ui.get("resourceUri", "")) if tool and not self._context.of_app else ""
+        if not (uri or self._context.of_app):
+            return None
+        app = App(server, uri)
+        request = OfferRequest(self._server, "resources/read", self._context, self._hooks)
+        try:
+            async with asyncio.timeout(PAGE_S):
+                app = await request.answer(partial(self._read, uri)) if uri else app
+        except (RequestFailed, TimeoutError) as failure:
+            why = str(failure).partition(". Try ")[0]  # the rest is for models
+            app = App(server, uri, problem=why or f"its page did not come within {PAGE_S:g} s")
+        whole = result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json")
+        return replace(app, result=whole)
+
+    async def _read(self, uri: str, client: Client) -> App:
+        config = self._server.config
+        app = app_of(config.name, uri, await client.read_resource(uri))
+        if not await self._server.take_page(app.definition):
+            raise UnusablePage("its page has changed since it was trusted, and an admin has to accept it")
+        return replace(app, csp=app.allowed(config.app_domains))

@@ -27,8 +27,7 @@ _MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")  # as the fields of Hints
-PAGES = "ui://"  # the addresses of pages that are shown with results, see `tools.mcp.apps`
-MAX_PAGE_URI = 1_000
+PAGES, PAGE_TYPE = "ui://", "text/html;profile=mcp-app"  # of pages that show results, see `tools.mcp.apps`
 
 
 class UnusableDefinition(Exception):
@@ -52,16 +51,8 @@ class Definition(Struct, frozen=True):
         return Hints(*(one if isinstance(one := stated.get(name), bool) else None for name in _HINTS))
 
     @property
-    def page(self) -> str:
-        """The address of the page that is shown with results; empty without one."""
-        return str(self._ui.get("resourceUri", ""))
-
-    @property
-    def visibility(self) -> tuple[str, ...]:
-        return tuple(self._ui.get("visibility", BOTH))
-
-    @property
-    def _ui(self) -> Mapping[str, Any]:
+    def ui(self) -> Mapping[str, Any]:
+        """The page that shows results (`resourceUri`), and who may call the tool (`visibility`), where that is said."""
         ui: Mapping[str, Any] = self.pinned.get("_meta", {}).get("ui", {})
         return ui
 
@@ -85,13 +76,11 @@ def definition(raw: Mapping[str, Any], *, trusted: bool = False) -> Definition:
 
 
 def _ui_of(meta: object) -> dict[str, Any]:
-    """Return the page of a tool, and who sees the tool, where its definition says so."""
     given = meta if isinstance(meta, dict) else {}
-    named = given.get("ui")
-    ui = named if isinstance(named, dict) else {}
+    ui = ui if isinstance(ui := given.get("ui"), dict) else {}
     uri, seen_by = ui.get("resourceUri", given.get("ui/resourceUri")), ui.get("visibility")
     found: dict[str, Any] = {}
-    if isinstance(uri, str) and uri.startswith(PAGES) and len(uri) <= MAX_PAGE_URI and uri.isprintable():
+    if isinstance(uri, str) and uri.startswith(PAGES) and len(uri) <= MAX_TOOL_NAME and uri.isprintable():
         found["resourceUri"] = uri
     if isinstance(seen_by, list):
         found["visibility"] = [one for one in BOTH if one in seen_by]

@@ -16,7 +16,7 @@ from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
 from tools.base.tasks import gather_all
 from tools.builtin.outbound_effects import call_sent
-from tools.mcp.app_calls import AppCall
+from tools.mcp.apps import AppCall
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition, definition
 from tools.mcp.model import (
@@ -38,7 +38,7 @@ from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
 from tools.mcp.trust_pins import Catalogue
 from tools.process.process_tree import run_shielded
-from tools.tool import Context, Run, Tool
+from tools.tool import BOTH, Context, Run, Tool
 
 if TYPE_CHECKING:
     from mcp_types import GetPromptResult, ReadResourceResult
@@ -105,17 +105,9 @@ class Manager:
         run = self._running(server_name, one.name, CALLS.get(one.name, AppCall))
         leaves = partial(call_sent, server_name, one.name)
         origin = Origin(server_name, one.name, one.hints)
-        return Tool(
-            name,
-            one.description,
-            one.parameters,
-            Risk.ADMIN,
-            run,
-            untrusted=True,
-            leaves=leaves,
-            origin=origin,
-            visibility=one.visibility,
-        )
+        seen_by = tuple(one.ui.get("visibility", BOTH))
+        more: dict[str, Any] = {"leaves": leaves, "origin": origin, "visibility": seen_by}
+        return Tool(name, one.description, one.parameters, Risk.ADMIN, run, untrusted=True, **more)
 
     def _running(self, server_name: str, tool: str, call_of: type[ServerCall] = ServerCall) -> Run:
         async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
@@ -128,11 +120,6 @@ class Manager:
                     yield update
 
         return run
-
-    def definition(self, name: str, tool: str) -> Mapping[str, Any]:
-        """Return a listed tool as its server defines it; nothing for one that is not listed. Raises NoSuchServer."""
-        found = self._server(name).catalogue.listed.get(tool)
-        return found.pinned if found else {}
 
     def instructions(self) -> dict[str, str]:
         """Return the instructions of the enabled servers that have any, as they were accepted."""

@@ -55,7 +55,6 @@ class ServerConfig(Struct, frozen=True):
     trust: Trust | None = None  # as the file declares it
     tool_trust: Mapping[str, Trust] = field(default_factory=dict)  # the same by tool
     app_domains: tuple[str, ...] = ()  # globs of origins that its apps may use, as the file allows them
-    app_permissions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # about fields that are ignored
     problem: str = ""
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tools.base.escape_invisible import visible
 from tools.base.texts import shortened
-from tools.mcp.definitions import PAGES, Definition
+from tools.mcp.definitions import Definition
 from tools.mcp.results import line
 
 Feature = Literal["resources", "prompts"]
@@ -67,10 +67,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Offers(Struct, frozen=True):
-    """The resources, prompts and skills of a server now. The notes name how many of them are left out.
-
-    `pages` is what the list says of pages, by their addresses (`tools.mcp.apps`).
-    """
+    """The resources, prompts and skills of a server now. The notes name how many of them are left out."""
 
     resources: Sequence[Resource] = ()
     templates: Sequence[ResourceTemplate] = ()
@@ -78,7 +75,6 @@ class Offers(Struct, frozen=True):
     notes: Sequence[str] = ()
     prompt_notes: Sequence[str] = ()
     skills: Sequence[Mapping[str, Any]] = ()  # not checked yet
-    pages: Mapping[str, Any] = {}
 
     @property
     def features(self) -> list[Feature]:
@@ -97,11 +93,6 @@ def offers_of(
         _within("prompt", (_prompt(one) for one in prompts), "name", prompt_notes),
         notes,
         prompt_notes,
-        pages={
-            one["uri"]: one["_meta"]
-            for one in resources[:MAX_LISTED]
-            if "_meta" in one and one["uri"].startswith(PAGES)
-        },
     )
 
 

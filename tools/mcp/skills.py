@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
@@ -75,8 +75,8 @@ def skill_file(skills: Mapping[str, Definition], name: str) -> tuple[Definition,
     parts = (name if is_skill(name) else f"{SCHEME}{name}").split("/")
     for end in range(len(parts), 0, -1):
         one, path = skills.get("/".join(parts[:end])), "/".join(parts[end:]) or FILE
-        if one and path in one.pinned["files"]:
-            return one, path
+        if one and (found := {path, quote(path)} & one.pinned["files"].keys()):
+            return one, min(found)
     return None
 
 

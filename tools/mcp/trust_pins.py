@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from tools.base.permit import canonical
 from tools.base.rights import Origin
-from tools.mcp.apps import is_page
-from tools.mcp.definitions import Definition, UnusableDefinition, definition, difference, sha256
+from tools.mcp.definitions import PAGES, Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, offer_name, public_name
 from tools.mcp.skills import MAX_SKILLS, is_skill, pinned_skill, skill_definition
@@ -165,7 +164,8 @@ class Catalogue:
             except (UnusableDefinition, RecursionError) as error:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
-            if one.name in REQUESTS or is_page(one.name) or is_skill(one.name) is not ("skill" in raw):
+            is_page = one.name.startswith(PAGES)
+            if one.name in REQUESTS or is_page or is_skill(one.name) is not ("skill" in raw):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
             if is_skill(one.name) and sum(map(is_skill, found)) == MAX_SKILLS:
@@ -200,13 +200,12 @@ class Catalogue:
 
 def _is_tool(name: str) -> bool:
     """Return whether a pin is that of a tool: others are of the instructions, and of pages."""
-    return name != INSTRUCTIONS and not is_page(name)
+    return name != INSTRUCTIONS and not name.startswith(PAGES)
 
 
 def _changed(pin: Pin, one: Definition) -> HeldTool:
-    return HeldTool(
-        one.name, "It was changed since it was trusted.", difference(pin.definition, one.pinned), one.digest
-    )
+    why = "It was changed since it was trusted."
+    return HeldTool(one.name, why, difference(pin.definition, one.pinned), one.digest)
 
 
 def _instructions_definition(instructions: str, features: Sequence[str]) -> Definition:

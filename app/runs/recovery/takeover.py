@@ -28,7 +28,7 @@ from app.storage.state import RESTORED
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
-from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark, sender_of
+from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark, is_of_app, sender_of
 from app.transcript.run_totals import totals_of
 
 MOST_CRASHES = 3  # after which a run goes on; the next one ends it
@@ -67,6 +67,8 @@ class Takeover(Struct, frozen=True):
 
     async def _go_on(self, row: RunRow) -> AgentEvent | None:
         """Begin the task of the run; return its terminal event if it cannot go on."""
+        if is_of_app(row):
+            return interrupted()
         if has_mark(row, HELPER):
             return None if await self._is_awaited(row) else interrupted()
         try:
@@ -122,7 +124,7 @@ class Takeover(Struct, frozen=True):
         If another run of the session is under way, its messages are that one's to add to: those of this one wait for
         the next turn.
         """
-        if await self.runs.under_way(row.session) in (None, row.id):
+        if await self.runs.under_way(row.session) in (None, row.id) and not is_of_app(row):
             await self._settle(row)
         events: list[AgentEvent] = []
         for approval in await self.store.pending_of(row.id):

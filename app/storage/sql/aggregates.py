@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from app.storage.sql.approvals import SqlApprovals
-from app.storage.sql.apps import SqlApps
 from app.storage.sql.configuration import SqlConfiguration
 from app.storage.sql.documents import SqlDocuments
 from app.storage.sql.labels import SqlLabels
@@ -26,6 +25,5 @@ class SqlAggregates(
     SqlLibrary,
     SqlPeople,
     SqlPermissions,
-    SqlApps,
 ):
     """Their reads, and the writes that look at rows before."""

@@ -54,7 +54,6 @@ FORGET = (
     f"DELETE FROM occurrences WHERE origin IN (SELECT id FROM schedules WHERE {ANSWERS})",
     f"DELETE FROM schedules WHERE {ANSWERS}",
     "DELETE FROM conversation_keys WHERE session IN (SESSIONS)",
-    "DELETE FROM app_states WHERE session IN (SESSIONS)",
     KEEP_USAGE,
     "DELETE FROM spent WHERE session IN (SESSIONS)",
     "DELETE FROM session_files WHERE session IN (SESSIONS)",

@@ -13,6 +13,9 @@ from app.storage.files.store import FileRow, SessionFile
 from app.storage.library.folders import EVERYWHERE, Shelf
 from app.storage.runs import InboxRow
 from app.storage.sessions import (
+    APP,
+    AppContextRead,
+    AppState,
     ConversationKey,
     MessageRow,
     ResultPart,
@@ -27,7 +30,6 @@ from app.storage.sessions import (
     UntrustedMarksForgotten,
 )
 from app.storage.sql.approvals import GRANTS
-from app.storage.sql.apps import CONTEXTS
 from app.storage.sql.columns import Select, Write, insert, insert_once, names, select, update, upsert, write
 from app.storage.sql.rows import Rows
 from app.storage.sql.runs import INBOX
@@ -45,6 +47,10 @@ WRITES: dict[type[Change], Write] = {
     ResultRow: insert("results", ResultRow),
     UntrustedMarks: insert_once("untrusted_marks", UntrustedMarks, "principal", "at", "session"),
     UntrustedMarksForgotten: write("DELETE FROM untrusted_marks WHERE principal = ? AND at <= ?", "principal", "until"),
+    AppState: upsert("results", AppState, "session", "call"),
+    AppContextRead: write(
+        "UPDATE results SET written = '' WHERE session = ? AND call = ? AND written = ?", "session", "call", "written"
+    ),
     FileRow: insert_once("files", FileRow, "sha256"),
     SessionFile: insert_once("session_files", SessionFile, "session", "sha256"),
 }
@@ -71,6 +77,7 @@ MESSAGES_UNTIL = """
     WHERE session = ? AND position <= (SELECT max(position) FROM messages WHERE session = ? AND run = ?)
     ORDER BY position
 """
+CONTEXTS = select(AppState, "results", f"WHERE session = ? AND name = '{APP}' AND written <> '' ORDER BY call")
 DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
 ORPHANED = Select(
     f"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from app.storage.changes import Change
 from app.storage.sql import (
     approvals,
-    apps,
     branches,
     configuration,
     documents,
@@ -36,6 +35,5 @@ WRITES: dict[type[Change], Write] = {
     **library.WRITES,
     **people.WRITES,
     **permissions.WRITES,
-    **apps.WRITES,
     **branches.WRITES,
 }

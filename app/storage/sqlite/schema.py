@@ -27,5 +27,4 @@ TABLES = (
     "untrusted_marks",
     *("permissions", "permission_uses"),
     *("conversation_keys", "members", "member_codes"),
-    "app_states",
 )

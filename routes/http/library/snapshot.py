@@ -19,7 +19,7 @@ from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import direct_call_of
+from app.transcript.run_request import is_of_app
 
 MOST = 4_000_000  # characters of a link's content: of a longer conversation the last turns
 PAGE = 500  # runs read at a time
@@ -64,7 +64,7 @@ async def snapshot(store: Store, redactor: Redactor, session: str, options: Shar
     runs, size, before, files = list[Row](), 0, None, set[str]()
     while rows := await store.last_runs(session, before, PAGE):
         for row in rows:
-            if row.ended is None or ((call := direct_call_of(row)) and call.source == "app"):
+            if row.ended is None or is_of_app(row):
                 continue
             run = redactor.redact_value(await _run(store, session, row, options))
             size += len(json.dumps(run))

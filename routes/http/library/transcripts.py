@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import quote
 
-from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,11 +41,11 @@ async def import_sessions(request: Request) -> Response:
         data = await read_body(request, BodyLimits(usual, MOST_BYTES, MOST_PARTS, TOO_LONG, TOO_LONG), held, 300)
         found = await asyncio.to_thread(transcripts_of, kind, data, skipped)
         importer = Importer(services, principal, kind, skipped)
-        done = [one for transcript in found if (one := await importer.put(transcript))]
+        done = [one | {"left_out": each.left_out} for each in found if (one := await importer.put(each))]
     if not done:
         raise Refused(422, "unknown_transcript", f"No message of the file can be read. {skipped[0]['reason']}")
     await write_list(services, principal.name, [])
-    return ASCIIResponse({"sessions": list(map(asdict, done)), "skipped": skipped})
+    return ASCIIResponse({"sessions": done, "skipped": skipped})
 
 
 async def export_session(request: Request) -> Response:
@@ -57,18 +56,18 @@ async def export_session(request: Request) -> Response:
     """
     services = services_of(request)
     row = await services.runs.session(request.path_params["session"], current_principal(request))
-    export = EXPORTS[_chosen(request, EXPORTS)]
+    export = EXPORTS[_chosen(request, EXPORTS, "markdown")]
     language = {"LANG": request.headers.get("accept-language", "").partition(",")[0].replace("-", "_")}
-    one = await exported(services.store, row, services.redactor, shown, language)
-    written = await asyncio.to_thread(export.write, one)
+    one = await exported(services.store, row, services.redactor, shown)
+    written = await asyncio.to_thread(export.write, one, language)
     setattr(request.state, REDACTED, True)
-    name = "-".join(WORDS.findall(one.fields["title"]))[:60] or row.id
+    name = "-".join(WORDS.findall(one["title"]))[:60] or row.id
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}.{export.ending}"} | SANDBOXED
     return Response(written.encode(errors="replace"), media_type=export.media_type, headers=headers)
 
 
-def _chosen(request: Request, formats: Mapping[str, object]) -> str:
-    if (kind := request.query_params.get("format", "")) not in formats:
+def _chosen(request: Request, formats: Mapping[str, object], usual: str = "") -> str:
+    if (kind := request.query_params.get("format", usual)) not in formats:
         raise Refused(400, "invalid_query", f"format: {kind[:40]!a} is none of {', '.join(formats)}")
     return kind
 
@@ -79,12 +78,7 @@ ROUTES = tagged(
         "POST /sessions/import",
         import_sessions,
         rights="user",
-        answer={
-            "sessions": [
-                {"session": "text", "title": "text", "state": "text", "messages": "integer", "left_out": "integer"}
-            ],
-            "skipped": [{"line": "integer", "reason": "text"}],
-        },
+        answer={"sessions": ["object"], "skipped": ["object"]},
         errors=(408, 413, 422),
         takes_file=True,
         query=(Query("format", ", ".join(FORMATS), required=True),),
@@ -94,6 +88,6 @@ ROUTES = tagged(
         export_session,
         rights="owner",
         media=tuple(dict.fromkeys(one.media_type for one in EXPORTS.values())),
-        query=(Query("format", ", ".join(EXPORTS), required=True),),
+        query=(Query("format", f"{', '.join(EXPORTS)}; the first of them by default"),),
     ),
 )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.core.strict_model import StrictModel
-from app.runs.app_requests import AppRefused, AppRequests, app_requests, words_of
+from app.runs.composition.app_requests import AppRefused, AppRequests, Method, app_requests
 from routes.access.request_rates import APPS
 from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
 from routes.protocol.requests import read_fields
@@ -20,10 +19,7 @@ from routes.protocol.route import Body, Route, tagged
 from routes.services import current_principal, services_of
 
 PER_MINUTE = 120  # requests of one app
-MOST_BYTES = 256 * 1024  # of one
-Method = Literal["tools/call", "resources/read", "ui/message", "ui/update-model-context", "ui/open-link", "state"]
-Params = Mapping[str, Any]
-Answer = Mapping[str, Any]
+MOST = 256 * 1024  # characters of one
 
 
 class AppRequest(StrictModel):
@@ -33,74 +29,25 @@ class AppRequest(StrictModel):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-async def _call_tool(app: AppRequests, params: Params) -> Answer:
-    arguments = params.get("arguments", {})
-    if not isinstance(arguments, dict):
-        raise AppRefused("arguments must be an object.")
-    return await app.call_tool(_text(params, "name"), arguments)
-
-
-async def _read_resource(app: AppRequests, params: Params) -> Answer:
-    return await app.read_resource(_text(params, "uri"))
-
-
-async def _send_message(app: AppRequests, params: Params) -> Answer:
-    if not (text := words_of(params)):
-        raise AppRefused("The message has no text.")
-    row = await app.send_message(text)
-    return {"run": row.id, "session": row.session}
-
-
-async def _give_context(app: AppRequests, params: Params) -> Answer:
-    await app.give_context(params)
-    return {}
-
-
-async def _open_link(app: AppRequests, params: Params) -> Answer:
-    await app.open_link(_text(params, "url"))
-    return {}
-
-
-async def _keep_state(app: AppRequests, params: Params) -> Answer:
-    await app.keep_state(params)
-    return {}
-
-
-METHODS: Mapping[Method, Callable[[AppRequests, Params], Awaitable[Answer]]] = {
-    "tools/call": _call_tool,
-    "resources/read": _read_resource,
-    "ui/message": _send_message,
-    "ui/update-model-context": _give_context,
-    "ui/open-link": _open_link,
-    "state": _keep_state,
-}
-
-
-def _text(params: Params, name: str) -> str:
-    if not isinstance(value := params.get(name), str) or not value:
-        raise AppRefused(f"{name} must be a text.")
-    return value
-
-
 async def ask_for_app(request: Request) -> Response:
     """Make a request of an app that shows the result of a call.
 
     `method` and `params` as the app has sent them: `tools/call` of a tool of its own server (it waits for an approval
     as any call), `resources/read` there, `ui/message` once the person has confirmed it, `ui/update-model-context`,
-    `ui/open-link` before the person is shown the link, and `state`, which keeps its `params`. 403 `app_refused` says
-    what an app may not do. See [apps](mcp.md#apps).
+    `ui/open-link` once the person has clicked, and `state`, which keeps its `params`. 403 `app_refused` says what an
+    app may not do. See [apps](mcp.md#apps).
     """
     services, app = services_of(request), await _app(request)
     requests_made, reset = await services.rates.count(APPS, f"{app.run.id} {app.shown.call}", time.time())
     if requests_made > PER_MINUTE:
         raise TooSoon("too_many_requests", f"An app may make {PER_MINUTE} requests per minute.", reset)
-    body = await read_fields(request, AppRequest, MOST_BYTES)
-    if len(json.dumps(body.params)) > MOST_BYTES:
-        raise Refused(413, "too_long", f"A request of an app has at most {MOST_BYTES:,} bytes of params.")
+    body = await read_fields(request, AppRequest, MOST)
+    if len(json.dumps(body.params)) > MOST:
+        raise Refused(413, "too_long", f"A request of an app has at most {MOST:,} characters.")
     services.switch.check()
     with services.presence.place(app.principal):
         try:
-            return ASCIIResponse({"result": await METHODS[body.method](app, body.params)})
+            return ASCIIResponse({"result": await app.answer(body.method, body.params)})
         except AppRefused as refused:
             raise Refused(403, "app_refused", str(refused)) from None
 
@@ -111,9 +58,8 @@ async def show_app(request: Request) -> Response:
     `state` as it was last kept, with what it gave the model (`context`), and the `tool` whose result it shows: null
     once its server lists it no more. `origin` is `apps_origin`, empty without one.
     """
-    services, app = services_of(request), await _app(request)
-    shown = {"state": await app.state(), "tool": app.definition(), "origin": services.settings.apps_origin or ""}
-    return ASCIIResponse(services.redactor.redact_value(shown))
+    origin = services_of(request).settings.apps_origin or ""
+    return ASCIIResponse(await (await _app(request)).state() | {"origin": origin})
 
 
 async def _app(request: Request) -> AppRequests:

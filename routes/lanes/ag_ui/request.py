@@ -72,8 +72,8 @@ def _is_asked(message: Node) -> bool:
 def _received(sent: Sequence[Node]) -> dict[str, str]:
     """The texts of messages and results, and the arguments of calls, that a client has of the answer under way."""
     found = {message.text("id") or "": message.fields.get("content") for message in sent}
-    for call in (call for message in sent for call in message.children("toolCalls")):
-        found[call.required_text("id")] = call.required_child("function").text("arguments") or ""
+    calls = [call for message in sent for call in message.children("toolCalls")]
+    found |= {call.required_text("id"): call.required_child("function").text("arguments") for call in calls}
     return {name: text for name, text in found.items() if text and isinstance(text, str)}
 
 

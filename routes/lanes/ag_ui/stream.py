@@ -158,15 +158,12 @@ class AGUIEncoder(PartEncoder):
         self.send(type="RUN_FINISHED", **self._ids, outcome=outcome, **self._usage.fields(self._model))
 
 
-# Events that add to a text of the client's, with the field that has the id of it.
+# Events that add to a text of the client's, with the field that names it. Those that begin or end one change nothing.
 ADDING = {"TEXT_MESSAGE_CONTENT": "messageId", "REASONING_MESSAGE_CONTENT": "messageId", "TOOL_CALL_ARGS": "toolCallId"}
 
 
 class Rest:
-    """The events of a run without what a client has `received` that comes back in the middle, so that nothing doubles.
-
-    What begins or ends a text changes nothing that is there. `CUSTOM` events, which clients do not keep, were in front.
-    """
+    """The events of a run without what its client has `received`, and without the `CUSTOM` events in front of that."""
 
     def __init__(self, received: Mapping[str, str]) -> None:
         self._received = {name: len(text) for name, text in received.items()}  # characters still to come

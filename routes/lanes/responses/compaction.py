@@ -1,8 +1,7 @@
 """Compaction: a conversation becomes one opaque item, a summary that clients send back in its place.
 
 A request for it is `POST /v1/responses/compact`, or one whose input ends with a `compaction_trigger`. Its run relays
-the conversation with the question behind it by which the agent summarises: the model's server has most of that in its
-cache. See https://developers.openai.com/api/docs/guides/compaction.
+the conversation, which the model's server may have in its cache, with the question by which the agent summarises.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from app.context.compaction.summarise import BEHIND, MOST_TOKENS, READ
 from app.context.compaction.summary import STANDS_FOR, goal_text
 from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
-from app.context.view import RelayView
+from app.context.view import RelayView, View
 from app.core.messages import Message, in_words
 from routes.lanes.answer import Answer
 from routes.lanes.lane import LaneRequest, Turn
-from routes.lanes.responses.ids import MESSAGE, item_id, response_id, stem_of
+from routes.lanes.responses.ids import MESSAGE
 from routes.lanes.responses.response import COMPACTION, ResponseHead, usage_fields
 from routes.protocol.errors import Refused
 
 
-async def with_question(request: LaneRequest, messages: Sequence[Message], view: RelayView) -> list[Message]:
+async def with_question(request: LaneRequest, messages: Sequence[Message], view: View | RelayView) -> list[Message]:
     """Return what the model is asked: the messages, as far as its window reaches, and the question. Raises Refused."""
     window, words = await view.window(), [message for message in messages if message.role != "system"]
     most = min(MOST_TOKENS, window // 8)
@@ -39,15 +38,15 @@ async def with_question(request: LaneRequest, messages: Sequence[Message], view:
 
 def whole_compaction(answer: Answer, turn: Turn) -> dict[str, Any]:
     """The answer of `POST /v1/responses/compact`: the messages of the user, and the item. Raises Refused."""
-    outcome, items = ResponseHead.of(turn).compacted(answer)
+    head = ResponseHead.of(turn)
+    outcome, items = head.compacted(answer)
     if not items:
         raise Refused(502, "summary_failed", outcome.error["message"] if outcome.error else outcome.status)
-    stem = stem_of(turn.run, turn.after)
     sent = (one for one in turn.request.messages if one.role == "user" and not one.text.startswith(STANDS_FOR))
     users = [
-        {"id": item_id(MESSAGE, stem, at), "type": "message", "status": "completed", "role": "user"}
+        {"id": head.item(MESSAGE, at), "type": "message", "status": "completed", "role": "user"}
         | {"content": [{"type": "input_text", "text": in_words(one)}]}
         for at, one in enumerate(sent, 1)
     ]
-    head = {"id": response_id(turn.run, turn.after), "object": "response.compaction", "created_at": turn.created}
-    return head | {"model": turn.model, "output": [*users, *items], "usage": usage_fields(answer.used)}
+    fields = {"id": head.id, "object": "response.compaction", "created_at": turn.created, "model": turn.model}
+    return fields | {"output": [*users, *items], "usage": usage_fields(answer.used)}

@@ -33,12 +33,15 @@ ECHOED: Mapping[str, Any] = {
     "store": True, "temperature": None, "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [],
     "top_p": None, "truncation": "disabled", "user": None,
 }  # fmt: skip
+UPDATED = ("reasoning", "text")  # by items of the input
 SEALED = "reasoning.encrypted_content"
 
 
 def read_responses(body: Mapping[str, Any]) -> LaneRequest:
     """Raises Refused."""
-    node = _with_updates(Node(body))
+    node = Node(body)
+    for item in items_of(node, "configuration_update"):
+        node = Node({**node.fields, **{name: item.fields[name] for name in UPDATED if item.fields.get(name)}})
     if node.fields.get("prompt") is not None:
         raise node.refused("prompt", "is not supported: this server keeps no templates; send instructions and input")
     declared, history = DeclaredTools.of(node), History.of(node)
@@ -68,15 +71,8 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
 
 def read_compact(body: Mapping[str, Any]) -> LaneRequest:
     """A request for a compaction, whose answer is not kept. Raises Refused."""
-    request = read_responses({**body, "store": False, "stream": False, "background": False})
-    return replace(request, compact=with_question)
-
-
-def _with_updates(node: Node) -> Node:
-    """The request with what items of its input have changed of its configuration."""
-    updates = [item.fields for item in items_of(node, "configuration_update")]
-    changed = {name: one[name] for one in updates for name in ("reasoning", "text") if one.get(name) is not None}
-    return Node({**node.fields, **changed}) if changed else node
+    unkept = {**body, "store": False, "stream": False, "background": False}
+    return replace(read_responses(unkept), compact=with_question)
 
 
 def _instructions(node: Node) -> list[Message]:

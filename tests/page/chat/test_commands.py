@@ -10,6 +10,7 @@ from playwright.async_api import FilePayload
 from app.models.scripted import Scripted
 from tests.support.page.browser import browsing, expect, home, say, shot
 from tests.support.server.serving import serving
+from tests.support.transcripts import REAL, TRANSCRIPTS, one_of
 
 pytestmark = pytest.mark.usefixtures("chromium")
 
@@ -55,6 +56,34 @@ async def test_commands_are_completed_and_run_with_the_keyboard(tmp_path: Path) 
             await box.press("Enter")
             await expect(box).to_have_value(left)  # no word is lost
         await expect(page.get_by_label("Plan first")).to_be_checked()  # it was on, and the words are for a plan
+
+
+async def test_a_conversation_from_elsewhere_is_shown_and_leaves_as_a_file(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["It goes on."])) as served, browsing() as browser:
+        session, _ = await one_of(served, "claude", (TRANSCRIPTS / REAL["claude"]).read_bytes())
+        page = await browser.page()
+        await page.goto(f"{home(served)}/#{session}")
+        await expect(page.get_by_text("The harbour is calm")).to_be_visible()
+        await expect(page.get_by_text("Write a line with the shell.").last).to_be_visible()
+        await expect(page.locator("#conversation img")).to_have_count(1)
+        await shot(page, "imported")
+        await say(page, "Go on")
+        await expect(page.get_by_text("It goes on.", exact=True)).to_be_visible()
+        box, written = page.get_by_role("textbox", name="Message"), dict[str, str]()
+        for words, ending in (("", ".md"), (" html", ".html"), (" resp", ".responses.json"), (" json", ".json")):
+            await box.fill(f"/export{words}")
+            async with page.expect_download() as saving:
+                await box.press("Enter")
+            assert (await saving.value).suggested_filename == f"Write-a-line-with-the-shell{ending}"
+            written[ending] = str(await (await saving.value).path())
+        asked = list[str]()
+        page.on("request", lambda request: asked.append(request.url))
+        (alone := tmp_path / "alone.html").write_bytes(Path(written[".html"]).read_bytes())
+        await page.goto(alone.as_uri())
+        await expect(page.get_by_role("heading", name="Agent")).to_have_count(4)
+        assert await page.locator("img").evaluate("image => image.naturalWidth") == 1
+        assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
+        await shot(page, "exported")
 
 
 async def test_a_prompt_is_stored_and_used_with_its_blanks(tmp_path: Path) -> None:

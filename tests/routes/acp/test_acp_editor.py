@@ -8,29 +8,14 @@ from typing import Any
 
 import pytest
 from acp.exceptions import RequestError
-from acp.helpers import text_block
 
 from app.models.scripted import Pause, Scripted
 from parsing import Thought
-from tests.support.acp.editor import Answer, Editor, chosen, editing
-from tests.support.models.replies import native_call
+from tests.support.acp.editor import WRITE, Answer, ask, chosen, editing, session, url_of
 from tests.support.server.approvals import decide, note
-from tests.support.server.serving import Served, serving
+from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
-WRITE = native_call("write_file", path="note.txt", content="first")
-
-
-def url_of(served: Served) -> str:
-    return str(served.client.base_url).rstrip("/")
-
-
-async def session(editor: Editor, folder: Path) -> str:
-    return (await editor.agent.new_session(str(folder / "work"))).session_id
-
-
-async def ask(editor: Editor, session: str, words: str) -> str:
-    return (await editor.agent.prompt(session, [text_block(words)])).stop_reason
 
 
 async def test_a_prompt_is_a_run_whose_events_are_updates(tmp_path: Path) -> None:

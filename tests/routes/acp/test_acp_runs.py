@@ -22,8 +22,7 @@ from acp.helpers import (
 
 from app.models.scripted import Pause, Scripted
 from parsing import Call
-from tests.routes.acp.test_acp_editor import WRITE, ask, session, url_of
-from tests.support.acp.editor import Answer, chosen, editing
+from tests.support.acp.editor import WRITE, Answer, ask, chosen, editing, session, url_of
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.pictures import png
 from tests.support.models.replies import native_bash, native_call

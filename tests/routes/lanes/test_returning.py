@@ -11,8 +11,8 @@ import pytest
 
 from app.models.scripted import Pause, Scripted
 from app.storage.runs import RunRow
-from tests.routes.lanes.test_page_clients import AGUI, HANDED, RESUME, UI, WEATHER, WRITE, page
 from tests.support.lanes.logs import data_of
+from tests.support.lanes.page_clients import AGUI, HANDED, RESUME, UI, WEATHER, WRITE, page
 from tests.support.lanes.small_lane import holds, serving_plain
 from tests.support.server.serving import Served, serving
 

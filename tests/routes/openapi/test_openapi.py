@@ -39,6 +39,7 @@ CHANGING = frozenset(
 NOT_THERE = frozenset(  # reads of what is not made here, or not yet
     {
         "GET /runs/{run}/calls/{call}/output",
+        "GET /mcp",
         "GET /runs/{run}/calls/{call}/app",
         "GET /mcp/callback",
         "GET /decide/{token}",

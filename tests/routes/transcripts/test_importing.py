@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.models.scripted import Scripted
 from tests.support.access.people import bearer
-from tests.support.models.pictures import png
 from tests.support.models.replies import tool_call
 from tests.support.server.events import of_kind
-from tests.support.server.serving import Served, serving
+from tests.support.server.serving import serving
+from tests.support.transcripts import REAL, TRANSCRIPTS, claude, imported, lines, messages, one_of, picture, result, use
 
 pytestmark = pytest.mark.anyio
-TRANSCRIPTS = Path(__file__).parents[3] / "fixtures/transcripts"
-REAL = {"claude": "claude.jsonl", "codex": "codex.jsonl", "opencode": "opencode.json"}
 HARBOUR = 'The harbour is calm: "no wind", 3 < 4 & 5 > 2,\n\n- café\n- 漢字 ✓ 🌊\n\nC:\\new\\table\ttabbed.'
 THOUGHT = "The visitor wants the weather.\nBetter to be brief."
-
-
-async def imported(served: Served, kind: str, data: bytes | str) -> dict[str, Any]:
-    answer = await served.client.post(f"/sessions/import?format={kind}", content=data)
-    assert answer.status_code == 200, answer.text
-    done: dict[str, Any] = answer.json()
-    return done
-
-
-async def one_of(served: Served, kind: str, data: bytes | str) -> tuple[str, str]:
-    """The session of a transcript, and what has become of it."""
-    [one] = (await imported(served, kind, data))["sessions"]
-    return one["session"], one["state"]
-
-
-async def messages(served: Served, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await served.client.get(f"/sessions/{session}")).json()["messages"]
-    return found
-
-
-def lines(*records: object) -> str:
-    return "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in records)
-
-
-def claude(role: str, content: object, **more: object) -> dict[str, Any]:
-    about = {"sessionId": "s1", "timestamp": "2026-11-30T03:18:03Z", "isSidechain": False}
-    return {"type": role, "message": {"role": role, "content": content, "model": "opus"}} | about | more
-
-
-def use(call: str, name: str = "Bash", **arguments: object) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call, "name": name, "input": arguments}
-
-
-def result(call: str, content: object, *, is_error: bool = False) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call, "content": content, "is_error": is_error}
-
-
-def picture() -> dict[str, Any]:
-    data = base64.b64encode(png(4, 3)).decode()
-    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
 
 
 @pytest.mark.parametrize("kind", REAL)
@@ -89,6 +45,8 @@ async def test_what_a_program_has_written_goes_on_here(tmp_path: Path, kind: str
             "run.finished",
         ]
         assert [event["seq"] for event in log[0]["events"]] == list(range(1, 8))
+        [finished] = of_kind(log[0]["events"], "tool.finished")
+        assert 0 < finished["duration_s"] < 1 or kind == "opencode"
         assert log[1]["message"]["attachments"] == found[4]["attachments"]
         assert not (tmp_path / "work/moored.txt").exists()
 
@@ -99,6 +57,7 @@ async def test_what_a_program_has_written_goes_on_here(tmp_path: Path, kind: str
         assert [one["id"] for one in listed] == [session]
 
 
+@pytest.mark.usefixtures("database")
 async def test_a_transcript_that_has_grown_goes_on_where_it_was(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["Mine."])) as served:
         first = lines(claude("user", "One"), claude("assistant", [{"type": "text", "text": "1"}]))
@@ -156,6 +115,8 @@ async def test_calls_that_were_cut_off_become_a_valid_history(tmp_path: Path) ->
         assert (await messages(served, other))[-1]["text"] == "late"
         assert (await served.chat("Go on", session=session))[-1]["reason"] == "answered"
         assert len(model.requests) == 1
+        for asked in (f"/runs/{run['run']}/replay", f"/runs/{run['run']}/undo"):
+            assert (await served.client.post(asked)).status_code < 500
         fork = await served.client.post(f"/runs/{run['run']}/fork", json={"at": 3})
         assert fork.status_code == 409 and "imported" in fork.text
 
@@ -193,6 +154,7 @@ async def test_sub_agents_summaries_titles_and_pictures_of_results(tmp_path: Pat
         assert [one["call"] for one in of_kind(log["events"], "image")] == ["c1"]
 
 
+@pytest.mark.usefixtures("database")
 async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         bad = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "bm8gcGljdHVyZQ=="}}
@@ -201,7 +163,7 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
             served,
             "claude",
             lines(
-                claude("user", "Half a \ud83d character, and \0"),
+                claude("user", "Half a \ud83d character, and \0", sessionId="s\0\ud83d" * 999),
                 '{"type": "user", "message": {"ro',
                 "7",
                 "",
@@ -221,7 +183,7 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
         assert [one["text"] for one in await messages(served, one["session"])] == ["Half a � character, and �", "Yes."]
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[str, str | bytes, int, str]] = {
     "nothing": ("claude", "", 422, "no conversation"),
     "no JSON": ("codex", "Hello\nworld\n", 422, "no conversation"),
     "another program": ("claude", (TRANSCRIPTS / "codex.jsonl").read_bytes(), 422, "seems to be codex"),

@@ -18,22 +18,12 @@ from app.core.attachments import File
 from app.core.messages import AskedCall, Message, as_json
 from app.models.scripted import Scripted
 from app.storage.files.kinds import file_of
-from routes.transcripts.formats import Skipped, Transcript, items_of
+from routes.transcripts.formats import Record, Skipped, Transcript, items_of
 from routes.transcripts.importing import messages_of
-from tests.routes.transcripts.test_importing import (
-    REAL,
-    TRANSCRIPTS,
-    claude,
-    lines,
-    messages,
-    one_of,
-    picture,
-    result,
-    use,
-)
 from tests.support.models.pictures import png
 from tests.support.server.dragoman_process import dragoman_at_home
 from tests.support.server.serving import serving
+from tests.support.transcripts import REAL, TRANSCRIPTS, claude, lines, messages, one_of, picture, result, use
 
 TELLING = ("role", "text", "calls", "call", "name", "reasoning", "attachments", "untrusted")
 PNGS: dict[str, File] = {one.attachment.sha256: one for one in (file_of(png(side, 2)) for side in (1, 2, 3))}
@@ -70,7 +60,7 @@ def again(history: list[Message]) -> list[Message]:
     """The messages after they have been written as items and read."""
     items = [item for one in history for item in items_of(json.loads(json.dumps(as_json(one))), BASE64)]
     transcript, skipped = Transcript(), Skipped()
-    transcript.add(1, None, json.loads(json.dumps(items)))
+    transcript.add(1, Record(said=[(None, item) for item in json.loads(json.dumps(items))]))
     found, files = messages_of(transcript.entries, skipped)
     assert not skipped and transcript.left_out == 0
     assert {file.attachment.sha256: file.data for file in files} == {
@@ -162,7 +152,7 @@ class Elements(HTMLParser):
 
 @pytest.mark.anyio
 async def test_html_is_one_file_that_runs_and_fetches_nothing(tmp_path: Path) -> None:
-    attack = '![x](https://evil.example/p.png) <img src="https://evil.example" onerror="x"> <b>bold</b> | [a](data:text/html,x)'
+    attack = '![x](https://evil.example/p.png) <img src="https://evil.example" onerror="x"> [a](data:text/html,x)'
     async with serving(tmp_path, Scripted([])) as served:
         data = MORE + lines(
             claude("user", attack), claude("assistant", "| a | b |\n|---|---|\n| 1 | 2 |\n\n**fine** </style></body>")

@@ -37,6 +37,7 @@ TRIED = {
     "GET /jobs": Tried(shows="job"),
     "GET /approvals": Tried(shows="call"),
     "POST /sessions/{session}/fork": Tried(body={"before": "{run}"}),
+    "POST /sessions/import": Tried(ok=400),  # of no format
     "POST /sessions/{session}/compact": Tried(ok=409),  # a run of hers is at work
     "PATCH /sessions/{session}": Tried(body={"disabled_tools": []}),
     "GET /sessions/{session}/workspace/{path:path}": Tried(ok=404),  # there is no such file
@@ -62,6 +63,8 @@ TRIED = {
     "POST /sessions/{session}/take-over": Tried(body={"fingerprint": "x"}, ok=409),
     "POST /chat": Tried(body={"message": "x", "session": "{session}", "when_busy": "queue"}, names_hers=True),
     "GET /mcp/callback": Tried(ok=400),
+    "GET /mcp": Tried(ok=400),  # no session
+    "DELETE /mcp": Tried(ok=400),
     "POST /oidc/begin": Tried(ok=404),  # there is no provider
     "POST /oidc/finish": Tried(ok=404),
     "POST /oidc/backchannel-logout": Tried(ok=404),
@@ -194,6 +197,7 @@ OWN_HEADERS = {  # of routes that end so, which say themselves what a browser ma
     "/chat": {"Cache-Control"},
     "/examination": {"Cache-Control"},
     "/{sha256}": {"Content-Security-Policy"},
+    "/export": {"Content-Security-Policy"},
     "/file": {"Content-Security-Policy"},
     "/archive": {"Content-Security-Policy"},
     "/{path:path}": {"Content-Security-Policy", "Cache-Control"},

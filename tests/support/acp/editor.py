@@ -14,13 +14,17 @@ from typing import Any
 from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
 from acp.exceptions import RequestError
+from acp.helpers import text_block
 from acp.schema import ClientCapabilities, InitializeResponse
 from acp.stdio import spawn_agent_process
 
 from tests import ROOT
 from tests.support.acp.schema import problems
+from tests.support.models.replies import native_call
+from tests.support.server.serving import Served
 
 LIMIT_S = 60
+WRITE = native_call("write_file", path="note.txt", content="first")
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
@@ -113,3 +117,17 @@ async def editing(
         about = await agent.initialize(1, ClientCapabilities.model_validate(capabilities or {}))
         yield editor, about
     assert not editor.wrong, editor.wrong[:5]
+
+
+def url_of(served: Served) -> str:
+    return str(served.client.base_url).rstrip("/")
+
+
+async def session(editor: Editor, folder: Path) -> str:
+    """A new session in the workspace of a server of the tests."""
+    return (await editor.agent.new_session(str(folder / "work"))).session_id
+
+
+async def ask(editor: Editor, session: str, words: str) -> str:
+    """One turn; its stop reason."""
+    return (await editor.agent.prompt(session, [text_block(words)])).stop_reason

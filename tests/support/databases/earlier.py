@@ -217,7 +217,6 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "secrets": [
         {"name": "github", "spec": '{"env":"GITHUB_TOKEN","hosts":["github.com"]}', "sealed": b"\x00\xff", "by": "root"}
     ],
-    "app_states": [{"state": '{"height":300}', "context": "Untrusted data"}],
     "spent": [
         {
             "month": "2023-11",

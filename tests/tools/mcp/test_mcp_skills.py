@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -13,32 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, START_S, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import START_S, managing, ready, told, tool
+from tests.support.mcp.skilled_servers import put, requests, skilled
 from tools.base.rights import Risk
 from tools.mcp.definitions import UnusableDefinition
 from tools.mcp.manager import Manager
-from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerConfig, Status, ToolsChanged
-from tools.mcp.skills import MAX_BYTES, MAX_FILES, MAX_SKILLS, fault_of, skill_definition
+from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, Status, ToolsChanged
+from tools.mcp.skills import MAX_BYTES, MAX_FILES, MAX_SKILLS, fault_of, skill_definition, skill_file
 from tools.toolbox import Allow, Toolbox
 
 pytestmark = pytest.mark.anyio
 READ = "mcp__s__skills"
-
-
-def skilled(folder: Path, *args: str, **more: Any) -> ServerConfig:
-    words = (str(FIXTURES / "skilled.py"), str(folder), *args)
-    return ServerConfig("s", command=sys.executable, args=words, **{"timeouts": PATIENT, **more})
-
-
-def put(folder: Path, path: str, body: str = "Cut above the bud.", **fields: Any) -> Path:
-    """Write a skill with a file beside it."""
-    place = folder / path
-    (place / "notes").mkdir(parents=True, exist_ok=True)
-    named = {"name": place.name, "description": f"How to do {place.name}.", **fields}
-    lines = "".join(f"{name}: {json.dumps(one)}\n" for name, one in named.items())
-    (place / "SKILL.md").write_text(f"---\n{lines}---\n{body}\n")
-    (place / "notes" / "more.md").write_text("More.")
-    return place
 
 
 async def listed_again(manager: Manager, was: Status) -> Status:
@@ -47,11 +31,6 @@ async def listed_again(manager: Manager, was: Status) -> Status:
         while (status := manager.status()[0]).held == was.held and status.tools == was.tools:
             await manager.changed()
     return status
-
-
-def requests(folder: Path) -> list[str]:
-    log = folder.parent / "requests.log"
-    return log.read_text().splitlines() if log.exists() else []
 
 
 @pytest.fixture
@@ -227,6 +206,10 @@ def test_the_limits_of_the_extension_are_supported() -> None:
     most = [file(f"skill://a/{number}", size=MAX_BYTES // (MAX_FILES - 1) - 1) for number in range(MAX_FILES - 1)]
     one = skill_definition(entry(files=most, fields={"allowed-tools": "Bash(*)"}))
     assert len(one.pinned["files"]) == MAX_FILES and one.description == "About it."
+    spaced = skill_definition(entry(files=[file("skill://a/notes/my%20file.md"), file("skill://a/notes/my name.md")]))
+    for name, path in {"a": "SKILL.md", "a/notes/my file.md": "notes/my%20file.md", "a/notes/my name.md": ""}.items():
+        assert skill_file({spaced.name: spaced}, name) == (spaced, path or name.removeprefix("a/"))
+    assert skill_file({spaced.name: spaced}, "a/notes/my other.md") is None
     assert skill_definition(entry("r", "github://owner/repo/r")).name == "github://owner/repo/r"
 
 

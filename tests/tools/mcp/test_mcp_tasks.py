@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import CallToolResult
+from msgspec.structs import asdict
 
 from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, told, tool
 from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
 from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
+from tools.mcp.connection.repair import repaired
+from tools.mcp.connection.task_following import MOST_ID, MOST_MS, STATUSES, begun
 from tools.mcp.manager import Manager
 from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig
 from tools.mcp.results import MAX_TEXT
@@ -21,12 +29,15 @@ from tools.tool import Context
 
 pytestmark = pytest.mark.anyio
 
+FIELDS = ("taskId", "status", "statusMessage", "ttlMs", "ttl", "pollIntervalMs", "pollInterval", "task", "content")
 NOT_HERE = "Check before doing it again."
 # What a model receives, in every era.
 OUTCOMES: Mapping[str, tuple[bool, str]] = {
     "work": (True, "work is done after 3 polls"),
     "hasty": (True, "hasty is done after 3 polls"),
     "told": (True, "told is done after 3 polls"),  # although it is to be polled once an hour
+    "away": (True, "away is done"),
+    "hiccups": (True, "hiccups is done"),
     "ask": (True, "blue"),
     "breaks": (False, "the disk is full"),
     "plain": (False, "bare\n[unreadable 'odd'"),
@@ -87,7 +98,7 @@ class Kept:
         return Context(Path("/"), task=known, keep_task=self.keep, goes_on=lambda: self.goes_on)
 
 
-async def begun(manager: Manager, kept: Kept) -> AsyncGenerator[Progress | Result, None]:
+async def waiting(manager: Manager, kept: Kept) -> AsyncGenerator[Progress | Result, None]:
     """A call whose task waits, at its first progress."""
     call = tool(manager, "mcp__s__wait").run({}, kept.context())
     progress = await anext(call)
@@ -101,7 +112,7 @@ async def begun(manager: Manager, kept: Kept) -> AsyncGenerator[Progress | Resul
 async def test_a_call_that_is_stopped_cancels_its_task(era: str) -> None:
     async with asyncio.timeout(START_S), tasking(era) as (manager, client):
         kept = Kept()
-        async with aclosing(await begun(manager, kept)):
+        async with aclosing(await waiting(manager, kept)):
             pass
         cancelled = await until_requested(client, "tasks/cancel")
         assert cancelled["params"]["taskId"] == kept.tasks[0].task
@@ -111,7 +122,7 @@ async def test_a_call_that_is_stopped_cancels_its_task(era: str) -> None:
 async def test_the_next_server_goes_on_with_a_task_and_makes_no_second_call(era: str) -> None:
     async with asyncio.timeout(START_S), tasking(era) as (manager, client):
         kept = Kept()
-        async with aclosing(await begun(manager, kept)):
+        async with aclosing(await waiting(manager, kept)):
             kept.goes_on = True  # the server of ours is stopping
         async with managing(*(server.config for server in manager._servers.values())) as other:
             await ready(other)
@@ -129,7 +140,26 @@ async def test_the_next_server_goes_on_with_a_task_and_makes_no_second_call(era:
 
 async def test_tasks_hold_up_no_other_calls_of_their_server() -> None:
     async with asyncio.timeout(START_S), tasking(ERAS[0]) as (manager, _):
-        waiting = [await begun(manager, Kept()) for _ in range(4)]  # twice what the server takes at a time
+        calls = [await waiting(manager, Kept()) for _ in range(4)]  # twice what the server takes at a time
         assert (await told(tool(manager, "mcp__s__work"))).ok
-        for call in waiting:
+        for call in calls:
             await call.aclose()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@given(task=st.dictionaries(st.sampled_from(FIELDS), VALUES), is_old=st.booleans())
+def test_any_task_is_read_or_refused(task: dict[str, Any], *, is_old: bool) -> None:
+    found = {"task": task} if is_old else {**task, "resultType": "task"}
+    repaired("tools/call", found)
+    with suppress(ValueError):
+        if begins := begun("s", CallToolResult.model_validate(found, by_name=False)):
+            assert begins.status in STATUSES and len(begins.task) <= MOST_ID
+            assert all(one is None or 0 < one < MOST_MS for one in (begins.poll_s, begins.ttl_s))
+            json.dumps(asdict(begins), allow_nan=False)
+    repaired("tasks/get", {"result": task, **task})

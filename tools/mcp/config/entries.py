@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from tools.base.containment import lies_in
 from tools.base.patterns import lazy_pattern
-from tools.mcp.config.app_rights import app_domains_of, app_permissions_of
 from tools.mcp.config.code_places import check_code_places
 from tools.mcp.config.trust import ignored_trust, read_trust, tool_trust_of
 from tools.mcp.config.variables import BadEntry, Variables, read_env_file
@@ -133,8 +132,7 @@ def _read(name: str, entry: Any, variables: Variables, *, from_api: bool) -> Ser
         from_api=from_api,
         trust=read_trust("trust", entry.get("trust"), from_api=from_api),
         tool_trust=tool_trust_of(entry, from_api=from_api),
-        app_domains=app_domains_of(entry, from_api=from_api),
-        app_permissions=app_permissions_of(entry, from_api=from_api),
+        app_domains=_globs(entry, "appDomains"),
         notes=ignored_trust(entry),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp.client.extension import ClientExtension, advertise
 
-from tools.mcp.apps import MIME_TYPE
+from tools.mcp.definitions import PAGE_TYPE
 
 APPS = "io.modelcontextprotocol/ui"
 TASKS = "io.modelcontextprotocol/tasks"
@@ -16,7 +16,7 @@ SKILLS = "io.modelcontextprotocol/skills"
 EXTENSIONS: Mapping[str, Mapping[str, Any]] = {  # with the settings that the server gets
     TASKS: {},  # https://github.com/modelcontextprotocol/ext-tasks
     SKILLS: {},  # https://github.com/modelcontextprotocol/ext-skills
-    APPS: {"mimeTypes": [MIME_TYPE]},  # https://github.com/modelcontextprotocol/ext-apps
+    APPS: {"mimeTypes": [PAGE_TYPE]},  # https://github.com/modelcontextprotocol/ext-apps
 }
 
 

@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from pydantic import RootModel, ValidationError
 
 from tools.mcp.connection.extensions import SKILLS
-from tools.mcp.definitions import MAX_TEXT, Definition
+from tools.mcp.definitions import MAX_TEXT, Definition, UnusableDefinition
 from tools.mcp.offers import MAX_LISTED, Offers, listing, offers_of
-from tools.mcp.server import Unavailable
 from tools.mcp.skills import FILE, fault_of, skill_file
 
 PAGES = 50
@@ -83,16 +82,18 @@ async def resource_result(client: Client, uri: object, offers: Offers) -> CallTo
 async def skill_result(
     skills: Mapping[str, Definition], name: str, listing: str, on_change: Callable[[], None], client: Client
 ) -> CallToolResult:
-    """Return a skill, or a file of it, as the result of a call. Raises Unavailable if it is not the pinned one."""
+    """Return a skill, or a file of it, as the result of a call. Raises UnusableDefinition if it is not pinned so."""
     if not name:
         return CallToolResult(content=[TextContent(text=listing)])
     if not (found := skill_file(skills, name)):
-        raise Unavailable("There is no such skill or file. One that has changed waits until a person approves it.")
+        raise UnusableDefinition(
+            "there is no such skill or file; one that has changed waits until a person approves it"
+        )
     one, path = found
     result = await client.read_resource(f"{one.name}/{path}")
     if fault := await asyncio.to_thread(fault_of, one, path, result.contents):
         on_change()
-        raise Unavailable(f"It was not read: {fault}. A skill that has changed waits until a person approves it.")
+        raise UnusableDefinition(f"{fault}; a skill that has changed waits until a person approves it")
     beside = ", ".join(name for name in one.pinned["files"] if path == FILE != name)[:MAX_TEXT]
     note = [TextContent(text=f"[Its files, which read_skill shows by name/path: {beside}]")] if beside else []
     return CallToolResult(content=[*_blocks(result), *note])

@@ -101,14 +101,7 @@ _LISTS = {
     "resources/templates/list": ("resourceTemplates", "uriTemplate"),
     "prompts/list": ("prompts", "name"),
 }
-_OFFER_FIELDS: dict[str, type] = {
-    "title": str,
-    "description": str,
-    "mimeType": str,
-    "size": int,
-    "arguments": list,
-    "_meta": dict,
-}
+_OFFER_FIELDS: dict[str, type] = {"title": str, "description": str, "mimeType": str, "size": int, "arguments": list}
 
 
 def _offers(result: dict[str, Any], field: str, key: str) -> list[str]:

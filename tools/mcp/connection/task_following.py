@@ -7,7 +7,6 @@ The extension has the result in `tasks/get`, and takes answers with `tasks/updat
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -31,9 +30,9 @@ from tools.mcp.connection.session import McpSession
 from tools.mcp.results import line
 from tools.mcp.server import Server, Unavailable
 
-LEAST_S, USUAL_S, MOST_S, JITTER = 0.2, 2.0, 60.0, 0.1  # between two polls
+LEAST_S, USUAL_S, MOST_S, JITTER = 0.5, 2.0, 60.0, 0.1  # between two polls
 ANSWER_S = 30.0  # for a connection, and for the answer to a request about the task
-MOST_ID = 1_000
+MOST_ID, MOST_MS = 1_000, 1e12
 STATUSES = ("working", "input_required", *OVER)
 _ANY: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _INPUT: TypeAdapter[InputRequest] = TypeAdapter(InputRequest)
@@ -200,4 +199,4 @@ def _updated(task: RemoteTask, fields: Mapping[str, Any]) -> RemoteTask:
 
 def _seconds(given: object) -> float | None:
     """Return milliseconds of a server as seconds; None if they are no such number."""
-    return given / 1000 if isinstance(given, int | float) and 0 < given < math.inf else None
+    return given / 1000 if isinstance(given, int | float) and 0 < given < MOST_MS else None

@@ -118,7 +118,10 @@ def test_a_key_in_the_settings_is_never_repeated(tmp_path: Path) -> None:
 TABLES = [
     ({"a/b": running_server()}, "endpoints (flag --endpoints)"),
     ({"a": running_server("ftp://h/v1")}, "wrong is 'a', its 'url'"),
-    ({"a": running_server("http://user:pw@h/v1")}, "wrong is 'a', its 'url' (is not a plain http(s) URL such as http://127"),
+    (
+        {"a": running_server("http://user:pw@h/v1")},
+        "wrong is 'a', its 'url' (is not a plain http(s) URL such as http://127",
+    ),
     (
         {"a": running_server("http://u:secret\u2100@h/v1")},
         "wrong is 'a', its 'url' (is no URL: its host or port cannot be read)",

@@ -187,7 +187,9 @@ async def test_what_is_found_on_a_port_is_called_after_its_server(tmp_path: Path
 
 async def test_nothing_is_looked_for_where_endpoints_are_configured(tmp_path: Path) -> None:
     async with model_server("qwen") as server:
-        async with opened(tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": running_server()}) as here:
+        async with opened(
+            tmp_path, found=Profile("Ollama", port=server.port), endpoints={"a": running_server()}
+        ) as here:
             assert list(here.models.endpoints) == ["a"]
         assert not server.asked
 

@@ -20,12 +20,12 @@ from tests.support.access.people import bearer
 from tests.support.mcp.faulty_servers import FIXTURES
 from tests.support.mcp.real_servers import node_server
 from tests.support.mcp.served import READS, helper, serving_mcp
-from tests.support.server.approvals import follow
+from tests.support.server.approvals import follow, stop_as_killed
 from tests.support.server.serving import Served, settings_in, until
 
 pytestmark = pytest.mark.anyio
 SHOW = "```mcp__clock__show\n{}\n```"
-ALLOWED = {"appDomains": ["https://api.example.com"], "appPermissions": ["camera"]}
+ALLOWED = {"appDomains": ["https://api.example.com"]}
 LIMIT_S = 30
 
 
@@ -65,7 +65,7 @@ async def test_a_result_is_shown_by_an_app_which_calls_tools_of_its_server(tmp_p
     async with showing(tmp_path) as (served, shown, provider):
         assert (shown["name"], shown["server"], shown["uri"]) == ("mcp__clock__show", "clock", "ui://clock/app.html")
         assert shown["csp"]["connectDomains"] == ["https://api.example.com"] and shown["border"] is True
-        assert shown["csp"]["resourceDomains"] == [] and shown["permissions"] == ["camera"]
+        assert shown["csp"]["resourceDomains"] == []
         files = f"/sessions/{shown['session']}/files"
         html = await served.client.get(f"{files}/{shown['file']}")
         assert html.text == "<!doctype html><p>Page</p>" and "attachment" in html.headers["content-disposition"]
@@ -93,7 +93,7 @@ async def test_a_result_is_shown_by_an_app_which_calls_tools_of_its_server(tmp_p
         assert after == before and len(provider.requests) == 2, "no model reads what an app does"
         rows = (await served.client.get("/audit")).json()["audit"]
         of_app = [(one["action"], one["decision"], one["why"]) for one in rows if one["action"] == "app clock"]
-        assert of_app[-1] == ("app clock", "tools/call", "mcp__clock__tick")
+        assert of_app[-1] == ("app clock", "tools/call", '{"name": "tick", "arguments": {"at": 5}}')
         assert "mcp__clock__tick" in [one["action"] for one in rows], "and the gate's own decision"
 
 
@@ -108,12 +108,9 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("tools/call", {"name": "tick", "arguments": "x"}, 403, "arguments must be an object"),
     ("resources/read", {}, 403, "uri must be a text"),
     ("resources/read", {"uri": "file:///etc/passwd"}, 502, "no such resource"),
-    ("ui/message", {"role": "user", "content": []}, 403, "no text"),
-    ("ui/message", {"content": [{"type": "text", "text": "x" * 20_001}]}, 403, "at most 20,000"),
-    ("ui/update-model-context", {"structuredContent": {"x": "x" * 20_001}}, 403, "at most 20,000"),
-    ("ui/open-link", {"url": "javascript:alert(1)"}, 403, "Only http and https"),
-    ("ui/open-link", {"url": "https://me@example.com/"}, 403, "Only http and https"),
-    ("ui/open-link", {"url": "https://example.com/\n"}, 403, "Only http and https"),
+    ("ui/message", {"role": "user", "content": []}, 403, "An app says 1 to"),
+    ("ui/message", {"content": [{"type": "text", "text": "x" * 20_001}]}, 403, "1 to 20,000"),
+    ("ui/update-model-context", {"structuredContent": {"x": "x" * 20_001}}, 403, "1 to 20,000"),
     ("state", {"x": "x" * 64_001}, 403, "at most 64,000"),
     ("ui/initialize", {}, 422, "method"),
 ]
@@ -138,7 +135,7 @@ async def test_what_an_app_may_not_do(tmp_path: Path) -> None:
 
 async def test_a_flood_of_requests_ends(tmp_path: Path) -> None:
     async with showing(tmp_path) as (served, shown, _):
-        answers = [(await asked(served, shown, "ui/open-link", url="x")).status_code for _ in range(PER_MINUTE + 1)]
+        answers = [(await asked(served, shown, "tools/call")).status_code for _ in range(PER_MINUTE + 1)]
         assert set(answers[:-1]) == {403} and answers[-1] == 429
 
 
@@ -192,28 +189,56 @@ async def test_a_confirmed_message_is_a_turn_of_untrusted_words(tmp_path: Path) 
         assert await served.services.store.tainted(shown["session"])
 
 
+RULES = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
+
+
+async def waiting_call(served: Served, shown: dict[str, Any]) -> tuple[asyncio.Task[httpx2.Response], str, str]:
+    """A call of the app that waits: the request, its run, and the id of the call."""
+    with served.services.runs.notifier.subscribed(shown["session"]) as begun:
+        note = {"note": "from an app"}
+        calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
+        async with asyncio.timeout(LIMIT_S):
+            await begun.wait()
+    run = await last_run(served, shown["session"])
+    async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
+        approval = await until(turn, "approval.required")
+    assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", note)
+    return calling, run, approval["call"]
+
+
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path) -> None:
-    """Also in the mode `auto`: an app is no person, and may have read anything."""
-    rules = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
-    async with showing(tmp_path, tools=rules) as (served, shown, _):
-        with served.services.runs.notifier.subscribed(shown["session"]) as begun:
-            note = {"note": "from an app"}
-            calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
-            async with asyncio.timeout(LIMIT_S):
-                await begun.wait()
-        run = await last_run(served, shown["session"])
-        async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
-            approval = await until(turn, "approval.required")
-        assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", {"note": "from an app"})
-        path = f"/runs/{run}/approvals/{approval['call']}"
-        assert (await served.client.post(path, json={"decision": decision})).status_code == 200
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, call = await waiting_call(served, shown)
+        answer = await served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": decision})
+        assert answer.status_code == 200
         async with asyncio.timeout(LIMIT_S):
             result = (await calling).json()["result"]
         if decision == "approve":
             assert result["structuredContent"]["arguments"] == {"note": "from an app"}
         else:
             assert result["isError"] and "denied it" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_call_of_an_app_ends_with_its_server(is_killed: bool, tmp_path: Path) -> None:
+    """It is beside the conversation, and the app that waited for it is gone."""
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, _ = await waiting_call(served, shown)
+        if is_killed:
+            await stop_as_killed(served.services, run)
+        else:
+            await served.services.runs.close()
+        await asyncio.wait({calling}, timeout=LIMIT_S)
+    servers: dict[str, object] = {"clock": clock(**ALLOWED), "helper": helper()}
+    async with serving_mcp(tmp_path, Scripted(["On it goes."]), servers, tools=RULES) as served:
+        kinds = [event["type"] for event in await served.events(run)]
+        assert "tool.started" not in kinds and sum(one in ("run.finished", "run.failed") for one in kinds) == 1
+        assert (await served.client.get("/approvals")).json()["approvals"] == []
+        events = await served.chat("Go on.", session=shown["session"])
+        assert events[-1]["text"] == "On it goes."
+        messages = (await served.client.get(f"/sessions/{shown['session']}")).json()["messages"]
+        assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
 async def test_an_app_of_the_extensions_own_kit(tmp_path: Path) -> None:
@@ -239,17 +264,17 @@ async def test_an_app_that_cannot_be_shown_is_a_line(tmp_path: Path) -> None:
         events = await served.chat("x")
     assert [one["ok"] for one in events if one["type"] == "tool.finished"] == [True]
     [notice] = [one for one in events if one.get("code") == "app_missing"]
-    assert notice["message"] == "The app of mcp__clock__show is not shown: no such resource."
+    assert notice["message"] == "The app of mcp__clock__show is not shown: clock could not answer: no such resource."
 
 
 async def test_the_origin_of_apps_has_a_frame_and_nothing_else(tmp_path: Path) -> None:
-    flags = {"apps_origin": "https://apps.example.org"}
+    flags = {"apps_origin": "https://apps.example.org", "public_url": "https://agent.example.org"}
     async with showing(tmp_path, **flags) as (served, shown, _):
         there = {"host": "apps.example.org"}
         frame = await served.client.get("/page/frame/artefact.html", headers=there)
         policy = frame.headers["content-security-policy"]
         assert frame.status_code == 200 and "sandbox allow-scripts allow-same-origin" in policy
-        assert "frame-ancestors http://localhost:" in policy and "default-src 'none'" in policy
+        assert "frame-ancestors https://agent.example.org" in policy and "default-src 'none'" in policy
         token = await bearer(served, "bob", role="admin")
         for path in ("/", "/livez", "/tools", "/page/index.html", f"/runs/{shown['run']}", "/page/frame/probe.html"):
             answer = await served.client.get(path, headers=there | token)
@@ -263,10 +288,11 @@ async def test_the_origin_of_apps_has_a_frame_and_nothing_else(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"apps_origin": "http://localhost:9000"}, "has the host of the page"),
-        ({"apps_origin": "https://a.example.org", "public_url": "https://a.example.org/"}, "has the host of the page"),
-        ({"apps_origin": "https://a.example.org/path"}, "apps_origin"),
-        ({"apps_origin": "a.example.org"}, "apps_origin"),
+        ({"apps_origin": "https://a.example.org"}, "apps_origin needs public_url"),
+        ({"apps_origin": "http://localhost:9000", "public_url": "https://b.example.org"}, "of another host"),
+        ({"apps_origin": "https://a.example.org", "public_url": "https://a.example.org/"}, "of another host"),
+        ({"apps_origin": "https://a.example.org/path", "public_url": "https://b.example.org/"}, "without a path"),
+        ({"apps_origin": "a.example.org", "public_url": "https://b.example.org/"}, "apps_origin"),
     ],
 )
 def test_an_origin_that_is_no_other_one_is_refused(flags: dict[str, str], words: str, tmp_path: Path) -> None:

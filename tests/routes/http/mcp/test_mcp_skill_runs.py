@@ -13,13 +13,11 @@ import pytest
 
 from app.context.server_notes import LEAST_WINDOW
 from app.models.scripted import Scripted
-from tests.routes.http.context.test_skills import put as put_own
-from tests.routes.http.context.test_skills import read, skill
 from tests.support.access.people import bearer
 from tests.support.mcp.served import FIXTURES, LIMIT_S, READS, serving_mcp
+from tests.support.mcp.skilled_servers import put, requests
 from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, until
-from tests.tools.mcp.test_mcp_skills import put, requests
 
 pytestmark = pytest.mark.anyio
 LARGE = "32000"
@@ -35,6 +33,10 @@ def folder(tmp_path: Path) -> Path:
 
 def gardens(folder: Path, *args: str) -> dict[str, object]:
     return {"gardens": {"command": sys.executable, "args": [str(FIXTURES / "skilled.py"), str(folder), *args]}}
+
+
+def read(name: str) -> str:
+    return f"<tool_call>{json.dumps({'name': 'read_skill', 'arguments': {'name': name}})}</tool_call>"
 
 
 def system_of(provider: Scripted) -> str:
@@ -53,7 +55,7 @@ async def changed(served: Served, *held: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("replayed")
 async def test_they_stand_beside_the_own_ones_and_are_read_by_the_same_tool(tmp_path: Path, folder: Path) -> None:
-    put_own(tmp_path / "data" / "skills", "roses", skill("roses", "Our roses.", "Ask the gardener."))
+    put(tmp_path / "data" / "skills", "roses", "Ask the gardener.", description="Our roses.")
     replies = [read("roses"), read("gardens/roses"), read("gardens/roses/notes/more.md"), read("gardens/"), "Done."]
     provider = Scripted(replies)
     rule = json.dumps([{"match": TOOL, "risk": "read"}])

@@ -12,9 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.support.mcp.served import write_list
 from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
 from tests.support.models.chatting import DONE, chunk, says
-from tests.support.models.upstream import Act, stream, upstream
+from tests.support.models.upstream import Act, announced, stream, upstream
 from tests.support.server.approvals import follow
 from tests.support.server.dragoman_process import DragomanProcess, server
 from tests.support.server.serving import events_of
@@ -133,3 +134,23 @@ async def test_a_run_that_is_cancelled_cancels_its_task(tmp_path: Path) -> None:
                     [task] = {one["params"]["taskId"] for one in await requested(tasks, "tasks/get")}
                     assert cancelled["params"]["taskId"] == task
                     assert [one["reason"] async for one in events if one["type"] == "run.finished"] == ["cancelled"]
+
+
+async def test_a_dragoman_that_asks_another_goes_on_after_a_kill(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    asking = told('```mcp__other__ask_agent\n{"message": "Say it."}\n```'), told("Done.")
+    killed = asyncio.Event()
+    answer = announced(asyncio.Event(), told("The answer."), after=killed)
+    async with asyncio.timeout(LIMIT_S), upstream(*asking, chats=True) as model, upstream(answer, chats=True) as second:
+        for folder in (one, other):
+            (folder / "work").mkdir(parents=True)
+        async with server(other, second.base_url, "--unsafe-no-sandbox") as (asked, _):
+            servers = write_list(one, other={"url": f"{asked.base_url}/mcp"})
+            async with dragoman(one, model.base_url, servers) as (client, process):
+                run, _ = await ended_at(client, process, signal.SIGKILL, "tool.progress")
+            killed.set()
+            async with dragoman(one, model.base_url, servers) as (client, _):
+                events = await events_from(client, run)
+        [finished] = [event for event in events if event["type"] == "tool.finished"]
+        assert finished["ok"] and finished["text"].startswith("The answer."), finished
+        assert len(second.chats) == 1

@@ -11,15 +11,15 @@ from app.core.provider import ProviderFailed
 from app.models.scripted import Raise, Scripted
 from parsing import Thought
 from routes.lanes.responses.items import sealed, unsealed
-from tests.routes.lanes.responses.test_responses_kept import PATH, error_of, last
 from tests.support.lanes.logs import blocks
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
+PATH = "/v1/responses"
 NOTES = "What was done\n- a\n- b\nPending\n- c"
 TRIGGER = {"type": "compaction_trigger"}
 TOOL = {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}}
-CONVERSATION = [
+CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Tidy the notes."},
     {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "three files"},
@@ -35,12 +35,22 @@ async def post(served: Served, path: str = "", **body: Any) -> Any:
     return response
 
 
+def last(stream: str) -> dict[str, Any]:
+    found: dict[str, Any] = blocks(stream)[-1][1]["response"]
+    return found
+
+
+async def error_of(served: Served, path: str, **body: Any) -> tuple[int, dict[str, Any]]:
+    response = await served.client.post(f"{PATH}{path}", json=body)
+    return response.status_code, response.json()["error"]
+
+
 @pytest.mark.parametrize("name", MODELS)
 async def test_a_trigger_gets_one_item_and_nothing_else(tmp_path: Path, name: str) -> None:
     model = Scripted([[Thought("Hm."), NOTES]])
     async with serving(tmp_path, model) as served:
-        body = {"model": name, "input": [*CONVERSATION, TRIGGER], "tools": [TOOL], "stream": True, "store": False}
-        stream = (await post(served, **body)).text
+        given = [*CONVERSATION, TRIGGER]
+        stream = (await post(served, model=name, input=given, tools=[TOOL], stream=True, store=False)).text
     done = [fields["item"] for kind, fields in blocks(stream) if kind == "response.output_item.done"]
     assert [item["type"] for item in done] == ["compaction"]
     assert (last(stream)["status"], last(stream)["output"]) == ("completed", done)
@@ -104,7 +114,7 @@ async def test_a_compaction_is_the_same_when_it_is_read_again(tmp_path: Path, st
 async def test_a_model_without_notes_is_a_failure(tmp_path: Path, reply: Any) -> None:
     async with serving(tmp_path, Scripted([reply, reply])) as served:
         stream = (await post(served, model="scripted", input=[*CONVERSATION, TRIGGER], stream=True)).text
-        status, error = await error_of(served, "POST", "/compact", json={"model": "scripted", "input": CONVERSATION})
+        status, error = await error_of(served, "/compact", model="scripted", input=CONVERSATION)
     assert (last(stream)["status"], last(stream)["error"]["code"]) == ("failed", "server_error")
     assert status == 502 and "no usable notes" in error["message"]
 
@@ -112,7 +122,7 @@ async def test_a_model_without_notes_is_a_failure(tmp_path: Path, reply: Any) ->
 async def test_a_failure_of_the_model_is_its_error(tmp_path: Path) -> None:
     failed = Raise(ProviderFailed("model_failed", "It broke.", retryable=False))
     async with serving(tmp_path, Scripted([[failed]])) as served:
-        status, error = await error_of(served, "POST", "/compact", json={"model": "scripted", "input": "Hello"})
+        status, error = await error_of(served, "/compact", model="scripted", input="Hello")
     assert status == 502 and "It broke." in error["message"]
 
 
@@ -132,7 +142,7 @@ async def test_an_item_that_is_not_acted_on_is_named(
     tmp_path: Path, items: list[dict[str, Any]], param: str, words: str
 ) -> None:
     async with serving(tmp_path, Scripted([])) as served:
-        status, error = await error_of(served, "POST", "", json={"model": "scripted", "input": items})
+        status, error = await error_of(served, "", model="scripted", input=items)
     assert (status, error["param"]) == (400, param)
     assert words in error["message"]
 

@@ -9,7 +9,7 @@ import { fetchLog, replay } from "../run_log.js";
 
 const RUNS = 100;
 const DELTA = /\.delta$/;
-const APART = new Set(["usage", "tool.progress", "tool.task", "notice", "run.started"]); // may differ where nothing else does
+const APART = new Set(["usage", "tool.progress", "tool.task", "notice", "run.started"]); // by chance
 const OPENS = new Set(["approval.required", "tool.started"]);
 
 await styleAt("css/later/replay.css").catch(() => undefined);

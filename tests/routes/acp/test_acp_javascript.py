@@ -13,13 +13,12 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.clients.harness import CACHE, ROOT, Client, needed
-from tests.support.models.replies import native_call
+from tests.support.acp.editor import WRITE, url_of
 from tests.support.server.approvals import note
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
 EDITOR = Client("acp", "sdk", "acp_client.mjs", (), {})
-WRITE = native_call("write_file", path="note.txt", content="first")
 
 
 async def seen(job: dict[str, Any], home: Path) -> dict[str, Any]:
@@ -53,8 +52,7 @@ async def test_an_unmodified_editor_works_with_the_agent(tmp_path: Path) -> None
     assert (CACHE / "sdk/node_modules/@agentclientprotocol/sdk").is_dir(), "run `make client-environments` again"
     script = Scripted([["I write.", WRITE], ["Done."], [WRITE], ["Never."]])
     async with serving(tmp_path, script) as served:
-        url = str(served.client.base_url).rstrip("/")
-        found = await seen({"command": command(url), "cwd": str(tmp_path / "work")}, tmp_path)
+        found = await seen({"command": command(url_of(served)), "cwd": str(tmp_path / "work")}, tmp_path)
     assert found["code"] == 0 and found["stops"] == ["end_turn", "cancelled"]
     assert [one["id"] for one in found["options"]] == ["mode", "model"]
     assert len(found["permissions"]) == 2 and note(tmp_path).read_text() == "first"

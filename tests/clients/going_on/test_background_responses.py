@@ -27,7 +27,7 @@ async def test_a_kill_loses_and_doubles_nothing_and_the_agent_goes_on(tmp_path: 
     async with asyncio.timeout(LIMIT_S), served(tmp_path) as server:
         async with server.running() as (target, process):
             client = await asyncio.create_subprocess_exec(
-                *(str(CACHE / "openai/bin/python"), "-m", "tests.clients.background_client"),
+                *(str(CACHE / "openai/bin/python"), "-m", "tests.clients.going_on.background_client"),
                 *(target.url, target.key, model),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

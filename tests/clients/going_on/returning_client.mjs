@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { HttpAgent } from "@ag-ui/client";
 import { AbstractChat, DefaultChatTransport } from "ai";
 
-import { Kept } from "./ui_client.mjs";
+import { Kept } from "../ui_client.mjs";
 
 const job = JSON.parse(process.argv[2]);
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from app.models.scripted import Pause, Scripted
+from app.models.scripted import Line, Pause, Scripted
 from tests.clients.catalogue import JAVASCRIPT_CLIENTS
 from tests.clients.harness import CACHE, NODE, needed, served
 from tests.clients.loopback import pump
 from tests.clients.scenarios import REST, WAIT
+from tests.support.lanes.small_lane import holds
 from tests.support.nightly import at_night
 from tests.support.server.serving import serving
 
 pytestmark = pytest.mark.anyio
-LIMIT_S = 60
+LIMIT_S = 90
 SDK = next(client for client in JAVASCRIPT_CLIENTS if client.environment == "sdk")
 CLIENTS = ("agui", "ui")
 MODEL = "dragoman/agent"
@@ -83,7 +84,7 @@ class Client:
 
 @asynccontextmanager
 async def client_at(url: str, name: str, home: Path, **job: Any) -> AsyncGenerator[Client, None]:
-    script = CACHE / "sdk/scripts/returning_client.mjs"
+    script = CACHE / "sdk/scripts/going_on/returning_client.mjs"
     request = json.dumps({"client": name, "url": url, "key": "any", "model": MODEL, "prompt": "Go."} | job)
     process = await asyncio.create_subprocess_exec(
         *(str(NODE), "--preserve-symlinks", "--preserve-symlinks-main", str(script), request),
@@ -118,7 +119,7 @@ async def test_a_client_whose_connection_is_lost_returns(
 ) -> None:
     needed(SDK)
     on, end = asyncio.Event(), asyncio.Event()
-    words = ["One, ", Pause(on), "two, ", "three ", Pause(end), "and four."]
+    words: list[Line] = ["One, ", Pause(on), "two, ", "three ", Pause(end), "and four."]
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([words])) as server:
         async with (
             wire_to(str(server.client.base_url)) as (wire, url),
@@ -133,8 +134,7 @@ async def test_a_client_whose_connection_is_lost_returns(
                 [run] = await server.services.runs.of("local")
                 await server.services.runs.ended(run.id)
             back = asyncio.create_task(client.back())
-            while server.services.presence.streams("local") == 0 and not back.done():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await holds(lambda: server.services.presence.streams("local") > 0 or back.done())
             end.set()
             found = await back
     check(found, "One, two, three and four.")

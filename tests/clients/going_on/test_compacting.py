@@ -26,7 +26,7 @@ async def test_openai_py_compacts_and_reads_webhooks(tmp_path: Path) -> None:
     async with asyncio.timeout(60), receiver() as there, serving(tmp_path, model, private_hosts="127.0.0.1") as served:
         made = (await served.client.post("/webhooks", json={"url": there.url, "events": EVENTS})).json()
         client = await asyncio.create_subprocess_exec(
-            *(str(CACHE / "openai/bin/python"), "-m", "tests.clients.compacting_client"),
+            *(str(CACHE / "openai/bin/python"), "-m", "tests.clients.going_on.compacting_client"),
             *(str(served.client.base_url).rstrip("/"), "any"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
