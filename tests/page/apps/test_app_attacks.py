@@ -342,6 +342,17 @@ async def wrong_of(page: Page, name: str, attack: Attack, server: AppServer) -> 
     return found + [one for one in server.asked if not one["path"].endswith("/calls/call_0/app")]
 
 
+def watched(page: Page, own: str) -> list[str]:
+    """What a page does that an app could have brought about, as it comes."""
+    seen: list[str] = []
+    page.context.on("page", lambda one: seen.append(f"opened {one.url}"))
+    page.on("dialog", lambda one: seen.append(f"dialog {one.message}"))
+    page.on("download", lambda one: seen.append(f"download {one.url}"))
+    page.on("crash", lambda _: seen.append("crash"))
+    page.on("request", lambda one: seen.append(one.url) if writes(one, own) else None)
+    return seen
+
+
 @pytest.mark.timeout(240)
 async def test_nothing_that_an_app_tries_gets_through(tmp_path: Path) -> None:
     wrong: dict[str, list[Any]] = {}
@@ -354,12 +365,7 @@ async def test_nothing_that_an_app_tries_gets_through(tmp_path: Path) -> None:
             code = TRY.replace("CODE", attack.code).replace("WHERE", other.address).replace("OWN", own)
             address = await serve_apps(served, context, [CLIENT + code], server)
             page = await context.new_page()
-            seen: list[str] = []
-            context.on("page", lambda one, seen=seen: seen.append(f"opened {one.url}"))
-            page.on("dialog", lambda one, seen=seen: seen.append(f"dialog {one.message}"))
-            page.on("download", lambda one, seen=seen: seen.append(f"download {one.url}"))
-            page.on("crash", lambda _, seen=seen: seen.append("crash"))
-            page.on("request", lambda one, seen=seen: seen.append(one.url) if writes(one, own) else None)
+            seen = watched(page, own)
             await page.goto(address)
             await page.get_by_role("textbox", name="Message").focus()
             found = await wrong_of(page, name, attack, server)

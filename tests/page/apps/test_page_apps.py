@@ -331,23 +331,26 @@ STORING = CLIENT + (
 
 async def test_an_origin_of_their_own_is_for_apps_of_one_server_at_a_time(tmp_path: Path) -> None:
     origin = "http://apps.example.test"
-    async with serving(tmp_path, Scripted(["Hello."]), apps_origin=origin) as served, browsing() as browser:
-        browser.expected += [REFUSED_PROBE, "frame-ancestors"]
+    own = "http://page.example.test"
+    scripted = Scripted(["Hello."])
+    async with serving(tmp_path, scripted, apps_origin=origin, public_url=own) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
         context = await browser.context(viewport={"width": 1000, "height": 3_000})
 
         async def frame_of(route: Any) -> None:
             path = route.request.url.removeprefix(origin)
             answer = await served.client.get(path, headers={"host": "apps.example.test"})
-            policy = answer.headers["content-security-policy"].replace("localhost:0", home(served).partition("//")[2])
+            policy = answer.headers["content-security-policy"].replace(own, home(served))
             headers = dict(answer.headers) | {"content-security-policy": policy}
             await route.fulfill(body=answer.text, headers=headers | {"content-encoding": "", "content-length": ""})
 
         await context.route(f"{origin}/**", frame_of)
         server = AppServer(origin=origin)
         page = await context.new_page()
-        others = ["shop", "shop", "bank"]
-        await page.goto(await serve_apps(served, context, [STORING] * 3, server, servers=others))
+        await page.goto(await serve_apps(served, context, [STORING] * 2, server, servers=["shop", "bank"]))
+        await expect(page.locator(".call-app iframe")).to_have_count(1)
         last = apps(page).last
+        await last.get_by_role("button", name="Reload").click()
         await expect(last.frame_locator("iframe").locator("#got")).to_have_text(f'["{origin}",1,true]')
         await expect(last.frame_locator("iframe").locator("#apart")).to_be_attached()
         assert await last.locator("iframe").get_attribute("sandbox") == "allow-scripts allow-same-origin"

@@ -55,7 +55,7 @@ class AppServer:
             tool = {"name": "show", "inputSchema": {"type": "object"}}
             await route.fulfill(json={"state": self.state, "tool": tool, "origin": self.origin})
             return
-        body = route.request.post_data_json
+        body: dict[str, Any] = route.request.post_data_json or {}
         self.asked.append({"path": route.request.url.rpartition("/runs/")[2], **body})
         given = self.answers.get(body["method"], {})
         if isinstance(given, int):
@@ -72,7 +72,12 @@ def app_events(run: str, session: str, servers: Sequence[str], **more: Any) -> l
         call = {"call": f"call_{at}", "name": TOOL}
         found.append({"type": "tool.started", **call, "arguments": {"item": at}, "dialect": "native"})
         found.append({"type": "tool.finished", **call, "ok": True, "text": f"Result {at}.", "duration_s": 0.1})
-        csp = {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []}
+        csp: dict[str, list[str]] = {
+            "connectDomains": [],
+            "resourceDomains": [],
+            "frameDomains": [],
+            "baseUriDomains": [],
+        }
         shown = {"server": servers[at], "uri": "ui://shop/x", "file": f"file{at}", "result": "result", "csp": csp}
         found.append({"type": "tool.app", **call, **shown, "permissions": [], "border": None, **more})
     found.append({"type": "text.delta", "text": "Shown."})
