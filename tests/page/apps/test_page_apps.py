@@ -330,8 +330,8 @@ STORING = CLIENT + (
 
 
 async def test_an_origin_of_their_own_is_for_apps_of_one_server_at_a_time(tmp_path: Path) -> None:
-    origin = "http://apps.example.test"
-    own = "http://page.example.test"
+    origin = "http://apps.example.org"
+    own = "http://page.example.org"
     scripted = Scripted(["Hello."])
     async with serving(tmp_path, scripted, apps_origin=origin, public_url=own) as served, browsing() as browser:
         browser.expected.append(REFUSED_PROBE)
@@ -339,7 +339,7 @@ async def test_an_origin_of_their_own_is_for_apps_of_one_server_at_a_time(tmp_pa
 
         async def frame_of(route: Any) -> None:
             path = route.request.url.removeprefix(origin)
-            answer = await served.client.get(path, headers={"host": "apps.example.test"})
+            answer = await served.client.get(path, headers={"host": "apps.example.org"})
             policy = answer.headers["content-security-policy"].replace(own, home(served))
             headers = dict(answer.headers) | {"content-security-policy": policy}
             await route.fulfill(body=answer.text, headers=headers | {"content-encoding": "", "content-length": ""})
