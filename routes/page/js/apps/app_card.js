@@ -74,7 +74,8 @@ export class AppCard {
     this.#app = null;
     this.#asks = false;
     fill(this.question);
-    if (politely && app.isReady && document.body.moveBefore && app.frame.isConnected) {
+    const isApart = !app.frame.sandbox.contains("allow-same-origin"); // from the app that begins meanwhile
+    if (politely && isApart && app.isReady && document.body.moveBefore && app.frame.isConnected) {
       app.frame.hidden = true;
       move(app.frame, document.body);
       await app.bridge.ask("ui/resource-teardown", {}, MS.end);
@@ -117,7 +118,7 @@ export class AppCard {
     if (origin) {
       frame.sandbox.add("allow-same-origin");
       // Frames of one origin can use each other, with which the app of one server would speak for another.
-      for (const other of running) if (other.event.server !== this.event.server) other.#stop("apps.stopped", true);
+      for (const other of running) if (other.event.server !== this.event.server) other.#stop("apps.stopped");
     }
     frame.src = frameAddress(this.event.csp, origin);
     this.#showContext(state.context ?? {});
@@ -242,7 +243,7 @@ export class AppCard {
         this.#declined = performance.now();
         reject(new RpcError("The person has declined."));
       };
-      const buttons = buttonRow(button(yes, decide(true)), button(t("approvals.decline"), decide(false)));
+      const buttons = buttonRow(button(yes, decide(true)), button(t("project.decline"), decide(false)));
       fill(this.question, h("p", {}, words), h("p", { class: "app-words", dir: "auto" }, shown), buttons);
     });
   }
