@@ -171,7 +171,8 @@ clients: client-environments
 servers: $(VENV)/.dev
 	@$(BIN)/python -m tests.servers $(ARGS)
 
-# The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one.
+# The protocol's own suite, driven through our manager: about three minutes. ARGS="--only auth/metadata-default" is one,
+# ARGS=--server asks our own server instead.
 conformance: $(VENV)/.dev $(CACHE)/conformance/.ready
 	$(BIN)/python -m tests.tasks.conformance $(ARGS)
 

@@ -17,6 +17,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
@@ -48,7 +49,7 @@ from tools.mcp.results import line
 TASKS = "io.modelcontextprotocol/tasks"
 NO_TASKS: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 PAGE, MOST_TRIES = 100, 3  # tools of a list; showings of a form
-POLL_MS = 1_000
+POLL_MS, SIDE_BY_SIDE = 1_000, 8
 ASK_AGENT: dict[str, Any] = {
     "name": "ask_agent",
     "description": "Give the agent of this server a task. It has tools, files and connected servers of its own, and "
@@ -61,6 +62,7 @@ ASK_AGENT: dict[str, Any] = {
     },
     "outputSchema": {"type": "object", "properties": {"session": TEXT, "run": TEXT, "reason": TEXT}},
 }
+AS_TASKS = frozenset({ASK_AGENT["name"]})  # tools that take their time
 Json = dict[str, Any]
 
 
@@ -68,7 +70,7 @@ class TaskParams(RequestParams):
     """The parameters of `tasks/get` and `tasks/cancel`, and with answers to forms, by call, of `tasks/update`."""
 
     task_id: str = Field(max_length=64)
-    input_responses: dict[str, ElicitResult] = Field(default_factory=dict)
+    input_responses: dict[str, Any] = Field(default_factory=dict)
 
 
 class Caller(Struct, frozen=True):
@@ -79,12 +81,21 @@ class Caller(Struct, frozen=True):
     services: Services
     principal: Principal
 
-    @property
-    def conversation(self) -> str:
-        """The key of the session that has its direct calls: one for an hour, since each call reads it whole."""
-        params = self.ctx.session.client_params
+    async def conversation(self) -> tuple[str, bool]:
+        """Return the key of a session for a direct call, and whether the calls before it have read untrusted text.
+
+        Each call reads its session whole, so another one begins each hour, and one more for calls side by side.
+        """
+        params, store, principal = self.ctx.session.client_params, self.services.store, self.principal
         name = line(params.client_info.name)[:60] if params else "MCP client"
-        return f"{name} {time.strftime('%Y-%m-%d %H', time.gmtime())}"
+        key, tainted = f"{name} {time.strftime('%Y-%m-%d %H', time.gmtime())}", False
+        free = keys = [key, *(f"{key} ({number})" for number in range(2, SIDE_BY_SIDE + 1))]
+        for one in keys:
+            if session := await store.keyed_session(principal.keeper, one, principal.name):
+                tainted = tainted or await store.tainted(session)
+                if await self.services.runs.under_way(session):
+                    free = [other for other in free if other != one]
+        return (free or keys)[0], tainted
 
     @property
     def is_modern(self) -> bool:
@@ -111,7 +122,8 @@ class Caller(Struct, frozen=True):
     async def decide(self, log: RunLog, answers: Any) -> None:
         """Decide as the person has, where nobody was faster. Raises UnfitArguments, StoreFailed."""
         for call, asked in list(log.waiting.items()):
-            if isinstance(answer := (answers or {}).get(call), ElicitResult):
+            if answer := (answers or {}).get(call):
+                answer = ElicitResult.model_validate(answer, from_attributes=True)
                 with suppress(AlreadyDecided, ApprovalExpired, NoApproval):
                     await self.services.runs.decide(log.row.id, call, self.principal, review_of(asked, answer))
 
@@ -146,16 +158,18 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
     try:
         row = await (_begin_agent(caller, arguments) if asks else _begin_call(caller, params.name, arguments))
     except ValueError as wrong:  # of the arguments, for the model that has written them
-        return {"content": [{"type": "text", "text": str(wrong)}], "isError": True}
-    if asks and caller.takes_tasks:
+        why = wrong.errors()[0]["msg"] if isinstance(wrong, ValidationError) else str(wrong)
+        return {"content": [{"type": "text", "text": why}], "isError": True}
+    if params.name in AS_TASKS and caller.takes_tasks:
         return _task(row, "working") | {"resultType": "task"}
     return await _followed(caller, RunLog(row))
 
 
 async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:
     wanted = ChatRequest.model_validate(arguments)
-    if arguments.keys() - {"message", "session", "model"} or not wanted.text.strip():
-        raise ValueError("ask_agent takes a message, which is no empty text, a session and a model.")
+    fits = wanted.text.strip() and len(wanted.text.encode()) <= caller.services.settings.max_message_bytes
+    if not fits or arguments.keys() - {"message", "session", "model"}:
+        raise ValueError("ask_agent takes a message, which is neither empty nor too long, a session and a model.")
     options = RunOptions(model=wanted.model, when_absent=caller.when_absent)
     agent = await caller.services.factory.agent(caller.principal, options, wanted.session)
     turn = _turn(caller, options, wanted.text)
@@ -163,7 +177,8 @@ async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:
 
 
 async def _begin_call(caller: Caller, name: str, arguments: Json) -> RunRow:
-    services, principal, key = caller.services, caller.principal, caller.conversation
+    services, principal = caller.services, caller.principal
+    key, tainted = await caller.conversation()
     options = RunOptions(tools=[name], when_absent=caller.when_absent)
     call = DirectCall(name, arguments, "mcp")
     turn = replace(_turn(caller, options), when_busy="queue", conversation=key, subject=key, call=call)
@@ -173,6 +188,8 @@ async def _begin_call(caller: Caller, name: str, arguments: Json) -> RunRow:
             agent = await services.factory.agent(principal, RunOptions(tools=[name]), session)
             if options.when_absent is WhenAbsent.DENY:  # it is listed, so that the reason is told
                 agent.scope.gate.refuse_questions()
+            if tainted:
+                agent.scope.gate.taint()
             return await services.runs.start(agent, principal, replace(turn, session=session))
 
 
@@ -252,6 +269,8 @@ async def _task_log(caller: Caller, params: TaskParams) -> tuple[RunLog, str]:
     """Raises MCPError, NotFound."""
     if not caller.takes_tasks:
         raise MCPError(-32021, "Missing required client capability", NO_TASKS)
+    if caller.request.headers.get("mcp-name", params.task_id) != params.task_id:
+        raise MCPError(HEADER_MISMATCH, "mcp-name header does not match the task")
     log = RunLog(await caller.services.runs.run(params.task_id, caller.principal))
     return log, log.take(await caller.services.store.events(log.row.id, 0, ALL))
 

@@ -340,3 +340,27 @@ async def test_the_bridge_speaks_stdio_for_it(tmp_path: Path, mode: Any) -> None
             denied = await client.call_tool("manage_schedules", call)
             assert denied.is_error and "not now" in denied.content[0].text  # type: ignore[union-attr]
         assert len(shown) == 1
+
+
+async def test_calls_side_by_side_share_what_they_have_read(tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": [str(tmp_path / "pictures.py")]}
+    (tmp_path / "pictures.py").write_text(PICTURES)
+    untrusted = '[{"match": "mcp__*", "risk": "read", "untrusted": true}]'
+    async with serving_mcp(tmp_path, Scripted([]), {"p": entry}, tools=untrusted) as served:
+        client = Raw(served)
+        slow = asyncio.create_task(client.send("tools/call", name="bash", arguments={"command": "sleep 60"}))
+        while not await served.services.runs.of("local"):
+            await client.send("tools/list")
+        await client.send("tools/call", name="mcp__p__measure", arguments={})
+        slow.cancel()
+        with suppress(asyncio.CancelledError):
+            await slow
+        for row in await served.services.runs.of("local"):
+            await served.services.runs.ended(row.id)
+        sessions = (await served.client.get("/sessions")).json()["sessions"]
+        assert len(sessions) == 2
+        await client.send("tools/call", name="bash", arguments={"command": "echo"})
+        [*_, last] = await served.services.store.ended_runs(0)
+        assert await served.services.store.tainted(last.session) is False
+        [audit] = [one for _, one in await served.services.store.audit(1 << 40, 10) if one.run == last.id]
+        assert json.loads(audit.facts)["tainted"]
