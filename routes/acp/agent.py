@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ class Agent:
     async def _open(self, key: str, cwd: str) -> Session:
         if not Path(cwd).is_absolute():
             raise RequestError(-32602, f"cwd is {cwd[:80]!a}; send an absolute path")
-        session = Session(key, self._editor, await self._api(cwd), Path(cwd))
+        session = Session(key, self._editor, await self._api(cwd), Path(cwd), partial(self._reach, cwd))
         await session.open()
         self._sessions[key] = session
         return session

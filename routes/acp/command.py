@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,11 @@ import httpx2
 from app.config.settings import Loaded, load_settings
 from app.config.sources import SettingsError
 from routes.access.local_admin import read_local_token
-from routes.terminal.chat import client_of, default_url, running_server
+from routes.terminal.chat import checked_url, client_of, default_url
+from routes.terminal.child_server import answers, own_server
+from routes.terminal.event_client import ChatFailed
+from routes.terminal.exit_codes import UNREACHABLE
+from routes.texts import text
 
 
 def acp_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,24 +32,34 @@ def acp_flags(parser: argparse.ArgumentParser) -> None:
 
 def run_acp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]) -> int:
     clients, lock = list[httpx2.AsyncClient](), asyncio.Lock()
+    usual, data = default_url(loaded.settings), loaded.settings.data_dir
 
-    def found(cwd: str) -> httpx2.AsyncClient:
+    def start(cwd: str) -> str:
+        """Start a server, where other windows find it; its URL. Raises ChatFailed."""
+        own, around = loaded, {**environ, "DRAGOMAN_DATA_DIR": str(data)}
+        try:
+            # An editor starts this in its project, where tools will write: nothing that configures a server lies there.
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.chdir(data)
+            if loaded.origins["workspace"] == "default":
+                own = load_settings({**vars(args), "workspace": cwd}, around, folder=data)
+        except (SettingsError, OSError) as error:
+            raise ChatFailed("\n".join(getattr(error, "problems", None) or [str(error)])) from error
+        return stack.enter_context(own_server(own, around, loaded.settings.port))
+
+    def found(cwd: str) -> str:
         """Raises ChatFailed."""
-        here = loaded
-        if loaded.origins["workspace"] == "default":
-            with suppress(SettingsError):  # the server that is started reports it
-                here = load_settings({**vars(args), "workspace": cwd}, environ)
-        given = args.url or environ.get("DRAGOMAN_URL") or None
-        url, _ = stack.enter_context(
-            running_server(None if given == default_url(here.settings) else given, here, environ)
-        )
-        token = args.token or environ.get("DRAGOMAN_TOKEN") or None
-        return client_of(url, token, read_local_token(loaded.settings.data_dir))
+        url = checked_url(args.url or environ.get("DRAGOMAN_URL") or usual)
+        if not answers(url) and url != usual:
+            raise ChatFailed(text("terminal.unreachable", url=url), UNREACHABLE)
+        return url if answers(url) else start(cwd)
 
     async def reach(cwd: str) -> httpx2.AsyncClient:
         async with lock:
+            url = await asyncio.to_thread(found, cwd)
             if not clients:
-                clients.append(await asyncio.to_thread(found, cwd))
+                token = args.token or environ.get("DRAGOMAN_TOKEN") or None
+                clients.append(client_of(url, token, read_local_token(data)))
         return clients[0]
 
     async def serve() -> None:
@@ -57,7 +72,12 @@ def run_acp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
         assert task
         for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(ending, task.cancel)
-        editor = Editor(*await stdio_streams(limit=LONGEST))
+        try:
+            editor = Editor(*await stdio_streams(limit=LONGEST))
+        except ValueError:  # files
+            raise SystemExit(
+                "dragoman: an editor starts this command, with pipes: see `dragoman connect zed`"
+            ) from None
         sys.stdout = sys.stderr  # from here on only frames are written there
         await editor.serve(handler_of(Agent(editor, reach)))
 

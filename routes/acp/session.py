@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from routes.acp.updates import STOP_REASONS, Json, Updates, chunk
 from routes.terminal.api import Api
 from routes.terminal.commands.prompts import BLANK
 from routes.terminal.event_client import ChatFailed, Choices, Link, step
+from routes.terminal.exit_codes import UNREACHABLE
 from routes.terminal.run_display import Asking, as_own
 from routes.terminal.standing import ORDER, Standing
 from routes.terminal.talk import command_of
@@ -39,8 +40,14 @@ DEFAULT, PLAN = "default", "plan"
 
 
 class Session:
-    def __init__(self, key: str, editor: Editor, api: Api, cwd: Path) -> None:
+    """`reach` starts a server again where that of another window was used, which has been closed."""
+
+    def __init__(
+        self, key: str, editor: Editor, api: Api, cwd: Path, reach: Callable[[], Awaitable[httpx2.AsyncClient]]
+    ) -> None:
         self.key = key
+        self._reach = reach
+        self._cancels = 0
         self.choices = Choices()
         self._standing = Standing(self.choices)
         self._editor = editor
@@ -106,11 +113,16 @@ class Session:
             message = self._filled(*typed)
         more: Json = {"when_busy": "queue"} | ({"conversation": self.key} if self.key.startswith(KEY) else {})
         more |= {"client_tools": self._tools} if self._tools else {}
+        cancels, again = self._cancels, True
         while True:
             turn = self._turn()
+            turn.cancelled = self._cancels > cancels
             try:
                 await self._watch(turn, turn.link.ask(message, **more))
-            except ChatFailed:
+            except ChatFailed as error:
+                if again and error.code == UNREACHABLE and turn.link.run is None:
+                    again = not await self._reach()
+                    continue
                 if not turn.cancelled:
                     raise
             self.choices.session, self.choices.workspace = turn.link.session, None
@@ -143,11 +155,12 @@ class Session:
         def show_terminal(terminal: str) -> None:
             self._editor.show(self.key, turn.updates.terminal(call.call, terminal))
 
-        tool, ok, mode = EDITOR_TOOLS.get(call.name), False, self._standing.mode
+        tool, ok, denies = EDITOR_TOOLS.get(call.name), False, self._standing.mode == "deny"
+        asks = self.choices.approval != "auto"  # chosen here: a server's default is no word on this machine
         try:
             if tool is None:
                 words = f"The editor has no tool {call.name}."
-            elif tool.asks and mode != "auto" and (mode == "deny" or not await turn.permits(call)):
+            elif tool.asks and asks and (denies or not await turn.permits(call)):
                 words = "The person does not allow it."
             else:
                 ask = partial(self._editor.request, sessionId=self.key)
@@ -158,12 +171,13 @@ class Session:
         return {"call": call.call, "text": words}
 
     async def cancel(self) -> None:
+        self._cancels += 1
         for turn in [*self._turns]:
             turn.cancelled = True
             if turn.work:
                 turn.work.cancel()
             elif turn.link.run:
-                await turn.link.cancel()
+                turn.stopped = await turn.link.cancel() is None
 
     def _turn(self) -> Turn:
         link = Link(self._api.client, self.choices, pauses_s=PAUSES_S)
@@ -173,16 +187,15 @@ class Session:
         self, turn: Turn, run: AsyncGenerator[events.AgentEvent, None], waiting: Iterable[events.AgentEvent] = ()
     ) -> None:
         """Show a run to its end, and ask what it asks, the `waiting` questions first. Raises ChatFailed."""
-        asking, begun = Asking(turn.link, turn, turn), False
+        asking = Asking(turn.link, turn, turn)
         self._turns.append(turn)
         try:
             for event in waiting:
                 asking.show(event)
             async with aclosing(run) as arriving:
                 async for event in arriving:
-                    if turn.cancelled and not begun:  # before the run was known
-                        await turn.link.cancel()
-                    begun = True
+                    if turn.cancelled and not turn.stopped:  # the run was not known, or its server away
+                        turn.stopped = await turn.link.cancel() is None
                     await self._load_picture(event, turn)
                     asking.show(event)
                     if isinstance(event, events.ToolFinished) and event.name == SUBMIT_PLAN and event.ok:

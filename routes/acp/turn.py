@@ -31,7 +31,7 @@ class Turn:
         self.link = link
         self.updates = updates
         self.ended: events.RunFinished | events.RunFailed | None = None
-        self.cancelled = False
+        self.cancelled = self.stopped = False  # by the person, and at the server
         self.work: asyncio.Future[list[Json]] | None = None  # calls of the editor's tools
         self.handed: list[events.ToolHanded] = []
         self._editor = editor
@@ -56,9 +56,8 @@ class Turn:
                 message = exact(str(wanted.arguments.get("message") or ""))
                 form = {"mode": "form", "message": message, "requestedSchema": schema}
                 answer = await self._editor.request("elicitation/create", sessionId=self._session, **form)
-                return (
-                    APPROVE | {"arguments": answer.get("content") or {}} if answer.get("action") == "accept" else DENY
-                )
+                filled = {"arguments": answer.get("content") or {}}
+                return APPROVE | filled if answer.get("action") == "accept" else DENY
             if is_form and not choices_of(wanted):
                 return DENY | {"note": NO_FORM}
             return await self._chosen(wanted, options_of(wanted))
@@ -89,16 +88,14 @@ class Turn:
 
 def options_of(wanted: events.ApprovalRequired) -> Options:
     """The answers that a permission request offers, by their ids: name, kind and decision."""
-    if choices := choices_of(wanted):
-        rows = {f"answer-{at}": (one_line(one), {"arguments": {"answer": one}}) for at, one in enumerate(choices)}
-        options = {key: (name, "allow_once", APPROVE | more) for key, (name, more) in rows.items()}
-    else:
-        options = {"once": (text("approvals.approve"), "allow_once", APPROVE)}
-        if form_of(wanted) is None:
-            scope = {"scope": "session"}
-            options["session"] = (text("approvals.approve.session"), "allow_always", APPROVE | scope)
-        for at, one in enumerate(wanted.proposals or ()):
-            name = text("approvals.always", words=one_line(str(one.get("words"))))
-            lasting = {"scope": "always", "pattern": one["pattern"]}
-            options[f"always-{at}"] = (name, "allow_always", APPROVE | lasting)
+    options: Options = {}
+    for at, choice in enumerate(choices := choices_of(wanted)):
+        options[f"answer-{at}"] = one_line(choice), "allow_once", APPROVE | {"arguments": {"answer": choice}}
+    if not choices:
+        options["once"] = text("approvals.approve"), "allow_once", APPROVE
+    if not choices and form_of(wanted) is None:
+        options["session"] = text("approvals.approve.session"), "allow_always", APPROVE | {"scope": "session"}
+    for at, one in enumerate(wanted.proposals or ()):
+        name = text("approvals.always", words=one_line(str(one.get("words"))))
+        options[f"always-{at}"] = name, "allow_always", APPROVE | {"scope": "always", "pattern": one["pattern"]}
     return options | {"deny": (text("approvals.deny"), "reject_once", DENY)}

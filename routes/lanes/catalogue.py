@@ -107,7 +107,6 @@ LANES: tuple[Lane, ...] = (
         ),
     ),
 )
-# Beside its lane, which its runs belong to.
 COMPACT = replace(
     next(lane for lane in LANES if lane.name == RESPONSES),
     path="/v1/responses/compact",

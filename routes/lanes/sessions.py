@@ -45,6 +45,7 @@ MOST_BEGINNINGS = 64  # of a client's history, that are looked up
 MOST_SESSIONS = 4  # that a changed history is made of, as far as they are read
 BESIDE_LOOP = 256 << 10  # characters, from which on a history is read beside the event loop
 EACH = 200  # characters that take as long as the message around them
+LONGEST = 1024  # characters of a thread's name that every database can look up
 NEWEST = 16  # runs of a session in which its last one that a client has started is looked for
 # No Idempotency-Key of a request can be one of these: theirs are printable.
 CALL, THREAD, PREFIX, RUN = "call\n", "thread\n", "prefix\n", "run\n"
@@ -220,10 +221,12 @@ class LaneSessions(Struct, frozen=True):
         return () if request.previous or request.conversation else (prefix_name(messages),)
 
     def _thread(self, thread: str) -> str:
-        return f"{THREAD}{self.lane}\n{thread}"
+        short = thread if len(thread) < LONGEST else hashlib.sha256(thread.encode()).hexdigest()
+        return f"{THREAD}{self.lane}\n{short}"
 
     def _run(self, request: LaneRequest) -> str:
-        return f"{RUN}{self.lane}\n{request.thread}\n{request.run}"
+        named = f"{self.lane}\n{request.thread}\n{request.run}"
+        return f"{RUN}{hashlib.sha256(named.encode()).hexdigest()}"
 
     async def _earlier_run(self, request: LaneRequest, split: Split) -> RunRow | None:
         for message in split.new if not request.previous else ():

@@ -59,10 +59,9 @@ async def resumed_run(
 
 async def last_decided(services: Services, principal: Principal, run: RunRow) -> int:
     """Return the sequence number of the last question of a run that is in front of those that wait."""
-    events = await services.store.events_of(run.session, ApprovalRequired.type, PAGE)
+    asked = await _questions(services, run.id)
     waiting = {row.call for row in await services.store.approvals(principal.name) if row.run == run.id}
-    asked = [(event.seq, fields_of(event)["call"] in waiting) for event in events if event.run == run.id]
-    return next((seq - 1 for seq, waits in asked if waits), asked[-1][0] if asked else 0)
+    return next((seq - 1 for seq, call in asked if call in waiting), asked[-1][0] if asked else 0)
 
 
 async def _decide(services: Services, principal: Principal, row: ApprovalRow, verdict: Verdict, door: Door) -> None:
@@ -78,10 +77,13 @@ async def _decide(services: Services, principal: Principal, row: ApprovalRow, ve
 
 async def _question_position(services: Services, run: str, calls: Sequence[str]) -> int:
     """Return the sequence number of the last approval request for one of these calls."""
-    position = after = 0
+    return max((seq for seq, call in await _questions(services, run) if call in calls), default=0)
+
+
+async def _questions(services: Services, run: str) -> list[tuple[int, str]]:
+    """Return the sequence numbers of a run's questions, with their calls."""
+    found, after = list[tuple[int, str]](), 0
     while rows := await services.store.events(run, after, PAGE):
-        for row in rows:
-            if row.type == ApprovalRequired.type and fields_of(row)["call"] in calls:
-                position = row.seq
+        found += [(row.seq, fields_of(row)["call"]) for row in rows if row.type == ApprovalRequired.type]
         after = rows[-1].seq
-    return position
+    return found

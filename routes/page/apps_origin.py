@@ -21,9 +21,9 @@ class AppsOrigin:
     """ASGI middleware in front of all others. `page` is the address of the page, which has the frames."""
 
     def __init__(self, app: ASGIApp, origin: str, page: str) -> None:
-        self._app, self._host = app, urlsplit(origin).netloc
+        self._app, self._host = app, urlsplit(origin).netloc.lower()
         self._frames = "frame-src 'self'", f"frame-src 'self' {origin}"
-        self._ancestors = "frame-ancestors 'self'", f"frame-ancestors {page}"
+        self._ancestors = "frame-ancestors 'self'", "frame-ancestors {0.scheme}://{0.netloc}".format(urlsplit(page))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_frames(message: Message) -> None:

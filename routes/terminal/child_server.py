@@ -47,12 +47,12 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def own_server(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
-    """Run a server with these settings on a free loopback port; gives its URL. Raises ChatFailed.
+def own_server(loaded: Loaded, environ: Mapping[str, str], port: int | None = None) -> Iterator[str]:
+    """Run a server with these settings on this loopback port, or a free one; gives its URL. Raises ChatFailed.
 
-    The port is free when it is chosen; should another process take it first, the server says so and the chat ends.
+    A free port is free when it is chosen; should another process take it first, the server says so and the chat ends.
     """
-    port = _free_port()
+    port = port or _free_port()
     url = f"http://127.0.0.1:{port}"
     # -P: a folder called `app` where the user happens to be must not be taken for ours.
     command = [sys.executable, "-P", "-m", "routes.cli.main", "serve", "--host", "127.0.0.1", "--port", str(port)]

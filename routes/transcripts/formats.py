@@ -244,7 +244,7 @@ def _source(block: Item) -> list[Item]:
 
 def _file(part: Item) -> list[Item]:
     url, name = str(part.get("url")), part.get("filename") or "file"
-    if url.startswith("data:image/"):
+    if url.removeprefix("data:").partition(";")[0] in SEEN:
         return [{"type": "input_image", "image_url": url}]
     is_here = url.startswith("data:")
     return [{"type": "input_file", "filename": name, "file_data": url} if is_here else _text(MISSING.format(name))]

@@ -27,6 +27,8 @@ PLACE = re.compile(
     r"""|\bfill\([^\n]*,|\bh\([^\n]*,)\s*["`](?:\$\{[^}`]*\}|[^A-Za-z"`\n])*([A-Z][a-z]+\b[^"`\n]*)["`]\s*[,)};]"""
 )
 LITERALS = {  # not in the tables, by their module
+    "apps/app_card.js": "errors that programs get, by their protocol",
+    "apps/bridge.js": "errors that programs get, by their protocol",
     "dom/errors.js": "works when nothing else could be loaded, the tables neither",
     "feed/api.js": "an error that a browser would make itself, which nothing shows",
 }

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import OVER, RemoteTask
-from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result
+from tools.base.access import RemoteTask
+from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result, ToolFailed
 from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
@@ -127,6 +127,7 @@ class ServerCall:
 
     async def _on_task(self, task: RemoteTask) -> None:
         """Take the limits of a task, which has a total of its own, and store each new status."""
+        self._session = self._server.session  # it may be another one by now
         self._idle_s = self._limits.idle_s + POLL_S
         left_s = task.since + task.ttl_s - time.time() if task.ttl_s else float("inf")
         self._total_s = min(self._context.time_limit_s, time.monotonic() - self._began + left_s)
@@ -180,7 +181,7 @@ class ServerCall:
             return self._failed("unavailable", str(cause))
         message = line(str(cause))[:_MANY] or type(cause).__name__
         if self._follower:
-            end = "" if self._follower.task.status in OVER else " Its outcome is unknown. Check before doing it again."
+            end = "" if isinstance(cause, ToolFailed) else " Its outcome is unknown. Check before doing it again."
             return self._failed("protocol_error", f"{name} did not finish the task of this call: {message}.{end}")
         if self._is_session_lost(message, call) or call.lost or (self._session and self._session.gone):
             return self._lost(call, call.lost or message)

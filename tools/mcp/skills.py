@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import quote, unquote
@@ -20,15 +20,12 @@ from tools.tool import SKILL_REQUEST, skill_prefix
 
 MAX_SKILLS = 256
 MAX_FILES, MAX_BYTES = 512, 16 << 20  # of a skill: the limits of the extension
-MAX_FRONT_MATTER = 8_000  # characters, which YAML may take 0.1 s for
+MAX_FRONT_MATTER = 4_000  # characters, which YAML may take 0.1 s for
 FILE, SCHEME = "SKILL.md", "skill://"
+IS_SKILL = "://"  # in the name of a pin, which is the URI of the folder
 _NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = lazy_pattern(r"sha256:[0-9a-f]{64}")
 _PARAMETERS = {"type": "object", "properties": {"name": {"type": "string", "maxLength": MAX_URI}}}
-
-
-def is_skill(name: str) -> bool:
-    return "://" in name  # its pin has the URI of its folder
 
 
 def skill_definition(raw: Any) -> Definition:
@@ -38,7 +35,7 @@ def skill_definition(raw: Any) -> Definition:
             root, fields = uri.removesuffix(f"/{FILE}"), raw["frontmatter"]
         case _:  # `dynamic` ones cannot be pinned
             raise UnusableDefinition("it needs a uri, a name, a description and a list of its files")
-    if not (root != uri and is_skill(root) and root.endswith(f"/{name}") and _NAME.fullmatch(name) and is_plain(uri)):
+    if not (root != uri and IS_SKILL in root and root.endswith(f"/{name}") and _NAME.fullmatch(name) and is_plain(uri)):
         raise UnusableDefinition(f"its uri does not end with its name and {FILE}, or has odd characters")
     files = dict(_file(root, one) for one in listed[:MAX_FILES])
     if FILE not in files or len(files) < len(listed):
@@ -72,7 +69,7 @@ def skills_tool(server: str, skills: Mapping[str, Definition]) -> tuple[str, Def
 
 def skill_file(skills: Mapping[str, Definition], name: str) -> tuple[Definition, str] | None:
     """Return the innermost skill with the file that `name` is the path of, or the name of the skill alone."""
-    parts = (name if is_skill(name) else f"{SCHEME}{name}").split("/")
+    parts = (name if IS_SKILL in name else f"{SCHEME}{name}").split("/")
     for end in range(len(parts), 0, -1):
         one, path = skills.get("/".join(parts[:end])), "/".join(parts[end:]) or FILE
         if one and (found := {path, quote(path)} & one.pinned["files"].keys()):
@@ -91,10 +88,18 @@ def fault_of(one: Definition, path: str, contents: Sequence[Any]) -> str:
         if path != FILE:
             return ""
         head, _, _ = data.decode("utf-8-sig").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
-        head = head[:MAX_FRONT_MATTER]
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(head, yaml.CSafeLoader)):
-            return "its front matter has aliases"  # one stands for any amount of text
-        fields = json.loads(json.dumps(yaml.load(head, yaml.CSafeLoader), default=str))
-    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        written = yaml.load(head[:MAX_FRONT_MATTER], yaml.CBaseLoader)
+        same = _is_same(written, one.pinned["frontmatter"], partial(yaml.load, Loader=yaml.CSafeLoader))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         return f"it cannot be read ({type(error).__name__})"
-    return "" if fields == one.pinned["frontmatter"] else "its front matter is not the one that the server lists"
+    return "" if same else "its front matter is not the one that the server lists"
+
+
+def _is_same(written: Any, stated: Any, typed: Callable[[str], Any]) -> bool:
+    """Return whether the texts of YAML state this JSON; its versions take some (`yes`) for different types."""
+    match written:
+        case dict() if isinstance(stated, dict) and written.keys() == stated.keys():
+            return all(_is_same(one, stated[key], typed) for key, one in written.items())
+        case list() if isinstance(stated, list) and len(written) == len(stated):
+            return all(_is_same(one, other, typed) for one, other in zip(written, stated, strict=True))
+    return isinstance(written, str) and bool(stated in (written, None if isinstance(stated, str) else typed(written)))

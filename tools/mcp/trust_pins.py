@@ -13,7 +13,7 @@ from tools.base.rights import Origin
 from tools.mcp.definitions import PAGES, Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, offer_name, public_name
-from tools.mcp.skills import MAX_SKILLS, is_skill, pinned_skill, skill_definition
+from tools.mcp.skills import IS_SKILL, MAX_SKILLS, pinned_skill, skill_definition
 from tools.tool import SKILL_REQUEST
 
 REQUESTS = ("resources/read", "prompts/get", SKILL_REQUEST)  # a tool named so would have the trust declared for these
@@ -63,7 +63,7 @@ class Catalogue:
         """Trust what was trusted before of this same server."""
         self._pins |= {pin.tool: pin for pin in pins if pin.identity == self.identity}
         for pin in self._pins.values():
-            wanted = "skills" if is_skill(pin.tool) else pin.tool
+            wanted = "skills" if IS_SKILL in pin.tool else pin.tool
             if _is_tool(pin.tool) and pin.listed and self.is_wanted(wanted):
                 self._list(pin.definition)
 
@@ -137,7 +137,7 @@ class Catalogue:
             return "It is new."
         server = self.config.name
         public, origin = public_name(server, one.name), Origin(server, one.name, one.hints)
-        if is_skill(one.name):
+        if IS_SKILL in one.name:
             public, origin = offer_name(server, "skills"), Origin(server, SKILL_REQUEST)
         eased_by = self._eased_by(public, origin) if self._eased_by else ""
         return f"It is new, and {eased_by} would give it fewer checks than an unknown tool has." if eased_by else ""
@@ -165,10 +165,10 @@ class Catalogue:
                 self.notes.append(f"{shown} was left out: {error}.")
                 continue
             is_page = one.name.startswith(PAGES)
-            if one.name in REQUESTS or is_page or is_skill(one.name) is not ("skill" in raw):
+            if one.name in REQUESTS or is_page or (IS_SKILL in one.name) is not ("skill" in raw):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
-            if is_skill(one.name) and sum(map(is_skill, found)) == MAX_SKILLS:
+            if IS_SKILL in one.name and sum(IS_SKILL in name for name in found) == MAX_SKILLS:
                 self.notes.append(f"{shown} and what follows was left out: it has more than {MAX_SKILLS} skills.")
                 break
             if one.name in found:
@@ -182,7 +182,7 @@ class Catalogue:
 
     def _trust(self, one: Definition, *, again: bool = True) -> None:
         if _is_tool(one.name):
-            (self.skills if is_skill(one.name) else self.listed)[one.name] = one
+            (self.skills if IS_SKILL in one.name else self.listed)[one.name] = one
         if again:
             self._keep(Pin(self.config.name, self.identity, one.name, one.digest, one.pinned))
 

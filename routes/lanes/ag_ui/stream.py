@@ -169,8 +169,7 @@ class Rest:
         self._received = {name: len(text) for name, text in received.items()}  # characters still to come
 
     def of(self, frames: str) -> str:
-        blocks = frames.split("\n\n") if self._received else ()
-        return "".join(map(self._lacking, filter(None, blocks))) if blocks else frames
+        return "".join(map(self._lacking, frames.split("\n\n")[:-1])) if self._received else frames
 
     def _lacking(self, block: str) -> str:
         fields = json.loads(block.removeprefix("data: "))

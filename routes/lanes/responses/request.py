@@ -33,7 +33,6 @@ ECHOED: Mapping[str, Any] = {
     "store": True, "temperature": None, "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [],
     "top_p": None, "truncation": "disabled", "user": None,
 }  # fmt: skip
-UPDATED = ("reasoning", "text")  # by items of the input
 SEALED = "reasoning.encrypted_content"
 
 
@@ -41,7 +40,8 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
     """Raises Refused."""
     node = Node(body)
     for item in items_of(node, "configuration_update"):
-        node = Node({**node.fields, **{name: item.fields[name] for name in UPDATED if item.fields.get(name)}})
+        changed = {name: item.fields[name] for name in ("reasoning", "text") if item.fields.get(name)}
+        node = Node({**node.fields, **changed})
     if node.fields.get("prompt") is not None:
         raise node.refused("prompt", "is not supported: this server keeps no templates; send instructions and input")
     declared, history = DeclaredTools.of(node), History.of(node)

@@ -66,8 +66,7 @@ async def resume_chat(request: Request) -> Response:
 
 async def _joined(services: Services, turn: Turn, before: Sequence[str]) -> Pages:
     """The events of a run, behind those of the runs that its message began with, whose calls have their results."""
-    messages = await services.store.messages(turn.session) if before else ()
-    results = {one.call: one.text for one in messages if one.role == "tool"}
+    results = {one.call: one.text for one in (await services.store.messages(turn.session) if before else ())}
     for row in [row for run in before for row in await services.store.events(run, 0, ALL)]:
         fields = fields_of(row)
         if row.type == ToolHanded.type and fields["call"] in results:  # lest the page makes it once more

@@ -33,7 +33,8 @@ SHOP = (
 <button id=call>Refresh</button> <button id=say>Ask</button> <button id=link>Help</button>
 <button id=give>Choose</button> <button id=full>Large</button> <button id=odd>Odd</button>
 <script>
-const on = (id, action) => document.getElementById(id).onclick = () => action().then((value) => note(`${id}-got`, value));
+const on = (id, action) => document.getElementById(id).onclick = () => action().then((value) =>
+  note(`${id}-got`, value));
 begin().then((host) => {
   note("host", host);
   document.documentElement.style.colorScheme = host.hostContext.theme;
@@ -319,3 +320,39 @@ async def test_an_app_of_the_extensions_own_kit_works_as_it_is(tmp_path: Path) -
         await expect(page.get_by_text("I have read it.")).to_be_visible()
         await page.reload()
         await expect(frame.get_by_role("button", name="Get Server Time")).to_be_visible()
+
+
+STORING = CLIENT + (
+    "<script>begin().then(() => { localStorage.setItem('a', '1'); "
+    "note('got', [origin, localStorage.length, parent === top]); try { parent.document } catch { note('apart', 1) } })"
+    "</script>"
+)
+
+
+async def test_an_origin_of_their_own_is_for_apps_of_one_server_at_a_time(tmp_path: Path) -> None:
+    origin = "http://apps.example.org"
+    own = "http://page.example.org"
+    scripted = Scripted(["Hello."])
+    async with serving(tmp_path, scripted, apps_origin=origin, public_url=own) as served, browsing() as browser:
+        browser.expected.append(REFUSED_PROBE)
+        context = await browser.context(viewport={"width": 1000, "height": 3_000})
+
+        async def frame_of(route: Any) -> None:
+            path = route.request.url.removeprefix(origin)
+            answer = await served.client.get(path, headers={"host": "apps.example.org"})
+            policy = answer.headers["content-security-policy"].replace(own, home(served))
+            headers = dict(answer.headers) | {"content-security-policy": policy}
+            await route.fulfill(body=answer.text, headers=headers | {"content-encoding": "", "content-length": ""})
+
+        await context.route(f"{origin}/**", frame_of)
+        server = AppServer(origin=origin)
+        page = await context.new_page()
+        await page.goto(await serve_apps(served, context, [STORING] * 2, server, servers=["shop", "bank"]))
+        await expect(page.locator(".call-app iframe")).to_have_count(1)
+        last = apps(page).last
+        await last.get_by_role("button", name="Reload").click()
+        await expect(last.frame_locator("iframe").locator("#got")).to_have_text(f'["{origin}",1,true]')
+        await expect(last.frame_locator("iframe").locator("#apart")).to_be_attached()
+        assert await last.locator("iframe").get_attribute("sandbox") == "allow-scripts allow-same-origin"
+        await expect(page.locator(".call-app iframe")).to_have_count(1)
+        await expect(apps(page).first).to_contain_text("“Reload” starts it again")

@@ -49,7 +49,9 @@ def command(url: str) -> list[str]:
 
 async def test_an_unmodified_editor_works_with_the_agent(tmp_path: Path) -> None:
     needed(EDITOR)
-    assert (CACHE / "sdk/node_modules/@agentclientprotocol/sdk").is_dir(), "run `make client-environments` again"
+    if not (CACHE / "sdk/node_modules/@agentclientprotocol/sdk").is_dir():
+        older = ".cache/clients/sdk is older than what fixtures/clients pins: run `make client-environments`."
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(older)
     script = Scripted([["I write.", WRITE], ["Done."], [WRITE], ["Never."]])
     async with serving(tmp_path, script) as served:
         found = await seen({"command": command(url_of(served)), "cwd": str(tmp_path / "work")}, tmp_path)

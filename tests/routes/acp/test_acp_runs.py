@@ -6,9 +6,11 @@ import asyncio
 import base64
 import json
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from acp.exceptions import RequestError
 from acp.helpers import (
@@ -114,7 +116,7 @@ async def test_a_killed_server_is_waited_for(tmp_path: Path) -> None:
                 async with server(tmp_path, model.base_url, "--port", port):
                     assert await turn == "end_turn"
                     assert editor.text().endswith("Whole.") and editor.text().count("Half") == 1
-                with pytest.raises(RequestError, match="No answer from"):
+                with pytest.raises(RequestError, match="No dragoman server answers"):
                     await ask(editor, name, "Again.")
 
 
@@ -178,12 +180,32 @@ async def test_a_server_is_started_where_none_answers(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    async with editing(tmp_path, "--port", port, DRAGOMAN_MODEL_URL="scripted:") as (editor, _):
+    model = {"DRAGOMAN_MODEL_URL": "scripted:"}
+    async with editing(tmp_path, "--port", port, cwd=project, environ=model) as (editor, _):  # as editors start it
         new = await editor.agent.new_session(str(project))
         assert await ask(editor, new.session_id, "Hello") == "end_turn"
         assert "Hello, World!" in editor.text()
         [call] = [one for one in editor.of("tool_call_update") if one.get("status") == "completed"]
-        assert call["content"]
+        assert call["content"] and not [*project.iterdir()]
+        [child] = psutil.Process(editor.process.pid).children()
+    assert not child.is_running()
+
+
+async def test_windows_share_the_server_that_one_of_them_started(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    model = {"DRAGOMAN_MODEL_URL": "scripted:"}
+    async with AsyncExitStack() as first:
+        one, _ = await first.enter_async_context(editing(tmp_path, "--port", port, environ=model))
+        name = (await one.agent.new_session(str(tmp_path / "work"))).session_id
+        assert await ask(one, name, "Hello") == "end_turn"
+        async with editing(tmp_path, "--port", port, environ=model) as (two, _):
+            await two.agent.load_session(str(tmp_path / "work"), name)
+            assert "Hello, World!" in two.text()
+            await first.aclose()
+            two.updates.clear()
+            assert await ask(two, name, "Again") == "end_turn" and "Hello, World!" in two.text()
 
 
 async def test_a_missing_token_is_asked_for(tmp_path: Path) -> None:
@@ -195,7 +217,7 @@ async def test_a_missing_token_is_asked_for(tmp_path: Path) -> None:
             with pytest.raises(RequestError, match="DRAGOMAN_TOKEN") as refused:
                 await session(editor, tmp_path)
             assert refused.value.code == -32000
-        async with editing(tmp_path, "--url", url_of(served), DRAGOMAN_TOKEN=token) as (editor, _):
+        async with editing(tmp_path, "--url", url_of(served), environ={"DRAGOMAN_TOKEN": token}) as (editor, _):
             await editor.agent.authenticate("token")
             new = await editor.agent.new_session(str(tmp_path / "work/people/ed"))
             assert "auto" not in json.dumps(new.model_dump())
@@ -250,7 +272,7 @@ async def test_the_editor_s_tools_work_where_the_server_has_no_folder(tmp_path: 
     command = native_call("editor_terminal", command="make test")
     script = Scripted([first, [change], [command], ["Done."], [command], [change], ["Not allowed."]])
     async with (
-        serving(tmp_path, script) as served,
+        serving(tmp_path, script, approval_admin="auto") as served,  # which is the server's word, not the person's
         editing(tmp_path, "--url", url_of(served), answers=answers, capabilities=EDITOR) as (editor, _),
     ):
         name = (await editor.agent.new_session(str(project))).session_id

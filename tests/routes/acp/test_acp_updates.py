@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -148,3 +149,12 @@ def test_bad_frames_are_answered_and_the_agent_goes_on(tmp_path: Path) -> None:
     assert {by_id[number]["error"]["code"] for number in (4, 5)} == {-32602} and by_id[3]["error"]["code"] == -32601
     assert by_id[6]["result"]["protocolVersion"] == 1
     assert len(answers) == len(BAD) - 3, "notifications, and an answer that nobody waits for, have none"
+
+
+def test_files_in_place_of_pipes_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "frames").write_bytes(BAD[0])
+    command = (sys.executable, "-P", "-m", "routes.cli.main", "acp")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "frames").open() as given:
+        ended = subprocess.run(command, stdin=given, capture_output=True, text=True, env=environ, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "") and "dragoman connect zed" in ended.stderr

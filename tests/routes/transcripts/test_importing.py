@@ -158,7 +158,8 @@ async def test_sub_agents_summaries_titles_and_pictures_of_results(tmp_path: Pat
 async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([])) as served:
         bad = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "bm8gcGljdHVyZQ=="}}
-        deep = "[" * 100_000
+        svg = {"type": "base64", "media_type": "image/svg+xml", "data": "PHN2Zy8+"}
+        drawing, deep = {"type": "image", "source": svg}, "[" * 100_000
         done = await imported(
             served,
             "claude",
@@ -174,13 +175,18 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
                 claude("assistant", {"type": ["no", "text"]}),
                 {"type": ["user"], "message": []},
                 claude("user", [{"type": {"x": 1}}, {"type": "tool_result", "content": [{"type": []}]}]),
+                claude("user", [{"type": "text", "text": "Drawn"}, drawing]),
                 claude("assistant", "Yes."),
             ),
         )
         assert [one["line"] for one in done["skipped"]] == [2, 3, 5, 6, 7, 8, 11]
         assert all(one["reason"].endswith((".", ";", "message")) or one["reason"] for one in done["skipped"])
         [one] = done["sessions"]
-        assert [one["text"] for one in await messages(served, one["session"])] == ["Half a � character, and �", "Yes."]
+        assert [one["text"] for one in await messages(served, one["session"])] == [
+            "Half a � character, and �",
+            "Drawn",
+            "Yes.",
+        ]
 
 
 REFUSED: dict[str, tuple[str, str | bytes, int, str]] = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from acp.client.connection import ClientSideConnection
@@ -92,13 +93,14 @@ async def editing(
     *words: str,
     answers: dict[str, Answer] | None = None,
     capabilities: dict[str, Any] | None = None,
-    **environ: str,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncGenerator[tuple[Editor, InitializeResponse], None]:
     """An editor whose agent is started with these words. In the end each frame has fitted the protocol's schema."""
     editor = Editor({"session/request_permission": allow_once} | (answers or {}))
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "DRAGOMAN_DATA_DIR": str(folder / "data")}
-    environment |= {"PYTHONPATH": str(ROOT)} | environ
-    command = ("-m", "routes.cli.main", "acp", *words)
+    environment |= {"PYTHONPATH": str(ROOT), **environ}
+    command = ("-P", "-m", "routes.cli.main", "acp", *words)
     async with (
         asyncio.timeout(LIMIT_S),
         spawn_agent_process(
@@ -106,7 +108,7 @@ async def editing(
             sys.executable,
             *command,
             env=environment,
-            cwd=folder,
+            cwd=cwd or folder,
             transport_kwargs={"limit": 1 << 26, "stderr": None, "shutdown_timeout": 20.0},
             use_unstable_protocol=True,
             observers=[editor.observe],

@@ -45,6 +45,7 @@ class AppServer:
     asked: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)  # by method; a number is the status of a refusal
+    origin: str = ""
 
     def of(self, method: str) -> list[dict[str, Any]]:
         return [one["params"] for one in self.asked if one["method"] == method]
@@ -52,9 +53,9 @@ class AppServer:
     async def answer(self, route: Route) -> None:
         if route.request.method == "GET":
             tool = {"name": "show", "inputSchema": {"type": "object"}}
-            await route.fulfill(json={"state": self.state, "tool": tool})
+            await route.fulfill(json={"state": self.state, "tool": tool, "origin": self.origin})
             return
-        body = route.request.post_data_json
+        body: dict[str, Any] = route.request.post_data_json or {}
         self.asked.append({"path": route.request.url.rpartition("/runs/")[2], **body})
         given = self.answers.get(body["method"], {})
         if isinstance(given, int):
@@ -63,31 +64,41 @@ class AppServer:
             await route.fulfill(json={"result": given})
 
 
-def app_events(run: str, session: str, count: int, **more: Any) -> list[dict[str, Any]]:
-    """A run whose calls have an app each: `file0` and so on."""
+def app_events(run: str, session: str, servers: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+    """A run whose calls have an app each, of these servers: `file0` and so on."""
     found: list[dict[str, Any]] = [{"type": "run.started", "run": run, "session": session, "model": "m", "tools": []}]
     found[0]["limits"] = {}
-    for at in range(count):
+    for at in range(len(servers)):
         call = {"call": f"call_{at}", "name": TOOL}
         found.append({"type": "tool.started", **call, "arguments": {"item": at}, "dialect": "native"})
         found.append({"type": "tool.finished", **call, "ok": True, "text": f"Result {at}.", "duration_s": 0.1})
-        csp = {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []}
-        shown = {"server": "shop", "uri": "ui://shop/x", "file": f"file{at}", "result": "result", "csp": csp}
+        csp: dict[str, list[str]] = {
+            "connectDomains": [],
+            "resourceDomains": [],
+            "frameDomains": [],
+            "baseUriDomains": [],
+        }
+        shown = {"server": servers[at], "uri": "ui://shop/x", "file": f"file{at}", "result": "result", "csp": csp}
         found.append({"type": "tool.app", **call, **shown, "permissions": [], "border": None, **more})
     found.append({"type": "text.delta", "text": "Shown."})
-    found.append({"type": "run.finished", "reason": "answered", "text": "Shown.", "rounds": 1, "calls": count})
+    found.append({"type": "run.finished", "reason": "answered", "text": "Shown.", "rounds": 1, "calls": len(servers)})
     found[-1]["usage"] = {}
     return [{"seq": seq, **event} for seq, event in enumerate(found, 1)]
 
 
 async def serve_apps(
-    served: Served, context: BrowserContext, pages: Sequence[str], server: AppServer, **more: Any
+    served: Served,
+    context: BrowserContext,
+    pages: Sequence[str],
+    server: AppServer,
+    servers: Sequence[str] = (),
+    **more: Any,
 ) -> str:
     """Give a browser a conversation with these apps, whose server answers for all of them. Return its address."""
     session = (await served.chat("Show me."))[0]["session"]
     log = (await served.client.get(f"/sessions/{session}/log")).json()
     run = log["runs"][-1]
-    run["events"] = app_events(run["run"], session, len(pages), **more)
+    run["events"] = app_events(run["run"], session, servers or ["shop"] * len(pages), **more)
     result = {"content": [{"type": "text", "text": "Result."}], "structuredContent": {"price": 3}}
     files = {"result": json.dumps(result), **{f"file{at}": html for at, html in enumerate(pages)}}
 

@@ -132,6 +132,7 @@ async def test_bad_skills_are_left_out_and_the_others_are_there(folder: Path) ->
     for number in range(1_000):
         put(folder, f"many/s{number}")
     bad = [entry(name, **dict(fault)) for name, fault in FAULTS.items() if name != "deep"]
+    bad.append(entry("page", "ui://page"))  # as the pin of an app's page
     (folder / "entries.json").write_text(json.dumps(bad))
     async with managing(skilled(folder)) as manager:
         status = await ready(manager)
@@ -221,10 +222,16 @@ def test_the_limits_of_the_extension_are_supported() -> None:
         ("name: a\ndescription: About it.\nday: 2026-01-01\nn: 1.0", {"day": "2026-01-01", "n": 1}, ""),
         ("name: a\ndescription: About it.\nallowed-tools: Bash(*)", {}, "not the one"),
         ("name: b\ndescription: About it.", {}, "not the one"),
-        ("name: a\ndescription: &x About it.\nmore: *x", {"more": "About it."}, "aliases"),
+        ("name: a\ndescription: &x About it.\nmore: *x", {"more": "About it."}, ""),
+        ("name: a\ndescription: About it.\nmore: &x [*x]", {"more": [[[]]]}, "cannot be read"),
+        ("name: a\ndescription: About it.\nx: yes\ny: [no, ~, 0x10]", {"x": "yes", "y": [False, None, 16]}, ""),
+        ("name: a\ndescription: About it.\nx: yes\ny: [no, ~, 0x10]", {"x": True, "y": ["no", "~", "0x10"]}, ""),
+        ("name: a\ndescription: About it.\nx: yes\ny: []", {"x": False, "y": []}, "not the one"),
+        ("name: a\ndescription: About it.\nx: {}", {"x": []}, "not the one"),
+        ("name: a\ndescription: About it.\nx: y", {"x": {}}, "not the one"),
         ("name: [", {}, "cannot be read"),
-        ("name: !!python/object:os.system a", {}, "cannot be read"),
-        ("name: a\nx: " + "[" * 4_000, {}, "cannot be read"),
+        ("name: !!python/object:os.system a", {}, "not the one"),
+        ("name: a\nx: " + "[" * 3_900, {}, "cannot be read"),
         ("name: a\nx: " + "x" * 20_000, {}, "not the one"),
         ("", {}, "not the one"),
     ],

@@ -86,9 +86,7 @@ async def skill_result(
     if not name:
         return CallToolResult(content=[TextContent(text=listing)])
     if not (found := skill_file(skills, name)):
-        raise UnusableDefinition(
-            "there is no such skill or file; one that has changed waits until a person approves it"
-        )
+        raise UnusableDefinition("there is no such skill or file; a changed one waits until a person approves it")
     one, path = found
     result = await client.read_resource(f"{one.name}/{path}")
     if fault := await asyncio.to_thread(fault_of, one, path, result.contents):

@@ -101,7 +101,7 @@ class TaskFollower:
     async def _poll(self) -> CallToolResult | None:
         """Ask for the state; return the result if there is one."""
         session = await self._server.connected(ANSWER_S)
-        self._sessions.add(session)
+        self._sessions = {session, *(one for one in self._sessions if not one.gone)}
         session.calls.add(self._call)
         session.traffic.tasks[self._call.task] = self._news.woken
         state = await self._request(session, "tasks/get")

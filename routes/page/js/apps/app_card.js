@@ -1,7 +1,7 @@
 /**
  * The app of a call (MCP Apps, SEP-1865): HTML of the tool's server in the frame of previews, which has neither origin
- * nor network. All that it says is untrusted. Its calls go through the server as those of the model do; what it wants to
- * send, to open or to give the model a person sees.
+ * nor network. All that it says is untrusted. Its calls go through the server as those of the model do; what it wants
+ * to send, to open or to give the model a person sees.
  */
 
 import { post, request } from "../feed/api.js";
@@ -22,7 +22,7 @@ const CAPABILITIES = {
 const HEIGHTS = { least: 80, usual: 240, most: 640 };
 // Apps of a page; times that a frame loads itself, and that it shrinks: what stands below is not moved to and fro.
 const MOST = { running: 6, loads: 5, shrunk: 20, link: 2_000, words: 20_000 };
-// A call may wait for an approval; a question that has just come or moved takes no clicks; an app does something at its end.
+// A call may wait for an approval; a question that has just come or moved takes no clicks; an app may end what it does.
 const MS = { call: 3_600_000, give: 300, settle: 500, again: 5_000, end: 500 };
 
 await styleAt("css/later/apps.css").catch(() => undefined);
@@ -74,7 +74,8 @@ export class AppCard {
     this.#app = null;
     this.#asks = false;
     fill(this.question);
-    if (politely && app.isReady && document.body.moveBefore && app.frame.isConnected) {
+    const isApart = !app.frame.sandbox.contains("allow-same-origin"); // from the app that begins meanwhile
+    if (politely && isApart && app.isReady && document.body.moveBefore && app.frame.isConnected) {
       app.frame.hidden = true;
       move(app.frame, document.body);
       await app.bridge.ask("ui/resource-teardown", {}, MS.end);
@@ -117,7 +118,7 @@ export class AppCard {
     if (origin) {
       frame.sandbox.add("allow-same-origin");
       // Frames of one origin can use each other, with which the app of one server would speak for another.
-      for (const other of running) if (other.event.server !== this.event.server) other.#stop("apps.stopped", true);
+      for (const other of running) if (other.event.server !== this.event.server) other.#stop("apps.stopped");
     }
     frame.src = frameAddress(this.event.csp, origin);
     this.#showContext(state.context ?? {});
@@ -226,7 +227,7 @@ export class AppCard {
     });
   }
 
-  /** Returns once a person agrees to what is shown. The question takes neither the focus nor a click that it slid under. */
+  /** Returns once a person agrees to what is shown. The question takes neither the focus nor a click meant for another. */
   #ask(words, shown, yes) {
     if (this.#asks) throw new RpcError("The person is being asked something else.");
     if (performance.now() - this.#declined < MS.again) throw new RpcError("The person has just declined.");
@@ -242,7 +243,7 @@ export class AppCard {
         this.#declined = performance.now();
         reject(new RpcError("The person has declined."));
       };
-      const buttons = buttonRow(button(yes, decide(true)), button(t("approvals.decline"), decide(false)));
+      const buttons = buttonRow(button(yes, decide(true)), button(t("project.decline"), decide(false)));
       fill(this.question, h("p", {}, words), h("p", { class: "app-words", dir: "auto" }, shown), buttons);
     });
   }

@@ -1,6 +1,6 @@
 /** What an app learns of its host: theme and style variables, language, time zone. */
 
-import { locale } from "../dom/texts.js";
+import { locale } from "../dom/more_texts.js";
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 // The extension's variables, each with one of our tokens or a value.

@@ -163,7 +163,6 @@ export class ToolCard {
     const { AppCard } = await import("../apps/app_card.js");
     this.app ??= new AppCard(event, this.given.fields, this.view);
     this.head.element.after(this.app.element);
-    this.#updateLayout();
   }
 
   /** A picture that the call has returned. */
@@ -339,7 +338,7 @@ export class ToolCard {
     this.body.hidden = !open;
     if (open) this.#drawResult();
     this.head.hideTitle(open && PROCESSES.has(this.name) && !this.given.element.hidden); // the body has the command
-    const brief = over && !this.app && (!open || this.#result?.stays) && this.#result?.brief?.();
+    const brief = over && (!open || this.#result?.stays) && this.#result?.brief?.();
     fill(this.brief, brief);
     this.brief.hidden = !brief;
   }

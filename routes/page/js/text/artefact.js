@@ -163,11 +163,8 @@ class Artefact {
 
 /** The frame over the whole page, with `more` above it. Where a browser cannot move a frame, it begins again. */
 export function enlarge(frame, place, label, more = null) {
-  const tools = h(
-    "div",
-    { class: "artefact-tools" },
-    button(t("artefact.close"), () => box.close()),
-  );
+  const close = button(t("artefact.close"), () => box.close());
+  const tools = h("div", { class: "artefact-tools" }, h("p", { class: "faint" }, label), close);
   const box = h("dialog", { class: "artefact-full", "aria-label": label }, tools, more);
   document.body.append(box);
   box.addEventListener("close", () => {

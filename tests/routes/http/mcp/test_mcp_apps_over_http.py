@@ -198,8 +198,11 @@ async def waiting_call(served: Served, shown: dict[str, Any]) -> tuple[asyncio.T
         note = {"note": "from an app"}
         calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
         async with asyncio.timeout(LIMIT_S):
-            await begun.wait()
-    run = await last_run(served, shown["session"])
+            while True:
+                begun.clear()
+                if (run := await last_run(served, shown["session"])) != shown["run"]:
+                    break
+                await begun.wait()
     async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
         approval = await until(turn, "approval.required")
     assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", note)
@@ -268,13 +271,13 @@ async def test_an_app_that_cannot_be_shown_is_a_line(tmp_path: Path) -> None:
 
 
 async def test_the_origin_of_apps_has_a_frame_and_nothing_else(tmp_path: Path) -> None:
-    flags = {"apps_origin": "https://apps.example.org", "public_url": "https://agent.example.org"}
+    flags = {"apps_origin": "https://apps.example.org", "public_url": "https://agent.example.org/below/"}
     async with showing(tmp_path, **flags) as (served, shown, _):
         there = {"host": "apps.example.org"}
         frame = await served.client.get("/page/frame/artefact.html", headers=there)
         policy = frame.headers["content-security-policy"]
         assert frame.status_code == 200 and "sandbox allow-scripts allow-same-origin" in policy
-        assert "frame-ancestors https://agent.example.org" in policy and "default-src 'none'" in policy
+        assert "frame-ancestors https://agent.example.org;" in policy and "default-src 'none'" in policy
         token = await bearer(served, "bob", role="admin")
         for path in ("/", "/livez", "/tools", "/page/index.html", f"/runs/{shown['run']}", "/page/frame/probe.html"):
             answer = await served.client.get(path, headers=there | token)

@@ -46,6 +46,10 @@ async def test_a_key_is_one_conversation_of_its_principal(tmp_path: Path) -> Non
         assert session_of(await say(served, conversation=KEY, headers=bob)) not in (first, odd)
         listed = (await served.client.get("/sessions", headers=ann)).json()["sessions"]
         assert {row["id"]: row["conversation"] for row in listed} == {first: KEY, odd: "Grüße 🦊"}
+        eve = await bearer(served, "eve")
+        for asker, key, found in ((ann, KEY, [first]), (ann, "nothing", []), (eve, KEY, [])):
+            answer = await served.client.get("/sessions", params={"conversation": key}, headers=asker)
+            assert [row["id"] for row in answer.json()["sessions"]] == found
         shown = (await served.client.get(f"/sessions/{first}", headers=ann)).json()
         assert shown["conversation"] == KEY and len(shown["messages"]) == 8
         await served.client.delete(f"/sessions/{first}", headers=ann)
