@@ -32,7 +32,7 @@ from tests.support.mcp.served import READS, helper, serving_mcp, write_list
 from tests.support.models.pictures import png
 from tests.support.server.dragoman_process import server
 from tests.support.server.killing import TERMINAL
-from tests.support.server.serving import Served, Silence, answer_in, serving
+from tests.support.server.serving import NO_TLS, Served, Silence, answer_in, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -51,9 +51,10 @@ CALL = "I look.\n```bash\necho hi\n```\n"
 @asynccontextmanager
 async def connected(served: Served, mode: Any, **more: Any) -> AsyncGenerator[Client, None]:
     url = f"{served.client.base_url}/mcp".replace("//mcp", "/mcp")
-    transport = streamable_http_client(url, http_client=served.client)
-    async with asyncio.timeout(60), Client(transport, mode=mode, **more) as client:
-        yield client
+    async with asyncio.timeout(60), httpx2.AsyncClient(timeout=60, trust_env=False, verify=NO_TLS) as at_one_server:
+        transport = streamable_http_client(url, http_client=at_one_server)
+        async with Client(transport, mode=mode, **more) as client:
+            yield client
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -244,7 +245,7 @@ async def test_a_client_that_was_cut_off_takes_up_its_task(tmp_path: Path) -> No
         yes = {call: {"action": "accept", "content": {"decision": "approve"}}}
         await again.send("tasks/update", taskId=task["taskId"], inputResponses=yes)
         while (seen := await again.send("tasks/get", taskId=task["taskId"]))["status"] != "completed":
-            assert seen["status"] == "working"
+            assert seen["status"] in ("working", "input_required")
         assert answer_in(seen["result"]["content"][0]["text"]) == "It is written."
         assert seen["result"]["structuredContent"]["run"] == task["taskId"]
         assert (await Raw(served).send("tasks/get", taskId=task["taskId"]))["code"] == -32021
@@ -276,21 +277,23 @@ async def test_principals_have_their_own_only(tmp_path: Path) -> None:
         for headers in ({}, {"Authorization": "Bearer dgm_wrong"}):
             assert (await served.client.post("/mcp", json={}, headers=headers)).status_code == 401
         # A session of the older era belongs to the principal that has begun it.
-        begun = await served.client.post("/mcp", json=INITIALIZE, headers={**ann, "Accept": ACCEPT})
-        assert begun.status_code == 200
-        named = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Accept": ACCEPT}
-        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-        assert (await served.client.post("/mcp", json=ping, headers={**ann, **named})).status_code == 200
-        assert (await served.client.post("/mcp", json=ping, headers={**bob, **named})).status_code == 404
-        # Its streams are cut with its token.
-        async with served.client.stream("GET", "/mcp", headers={**ann, **named}) as stream:
-            assert stream.status_code == 200
-            await served.services.store.write(
-                [TokenRevoked(fingerprint(ann["authorization"].removeprefix("Bearer ")), time.time())]
-            )
-            await served.services.presence.revoked("ann")
-            with suppress(httpx2.RemoteProtocolError):
-                assert not [chunk async for chunk in stream.aiter_raw() if b"data:" in chunk]
+        url = str(served.client.base_url)
+        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as one:
+            begun = await one.post("/mcp", json=INITIALIZE, headers={**ann, "Accept": ACCEPT})
+            assert begun.status_code == 200
+            named = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Accept": ACCEPT}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            assert (await one.post("/mcp", json=ping, headers={**ann, **named})).status_code == 200
+            assert (await one.post("/mcp", json=ping, headers={**bob, **named})).status_code == 404
+            # Its streams are cut with its token.
+            async with one.stream("GET", "/mcp", headers={**ann, **named}) as stream:
+                assert stream.status_code == 200
+                await served.services.store.write(
+                    [TokenRevoked(fingerprint(ann["authorization"].removeprefix("Bearer ")), time.time())]
+                )
+                await served.services.presence.revoked("ann")
+                with suppress(httpx2.RemoteProtocolError):
+                    assert not [chunk async for chunk in stream.aiter_raw() if b"data:" in chunk]
 
 
 async def test_a_call_whose_server_was_killed_is_not_repeated(tmp_path: Path) -> None:
