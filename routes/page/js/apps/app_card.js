@@ -68,6 +68,7 @@ export class AppCard {
   /** Ends an app. It may end what it does unseen, if that is wanted; it begins again where it is shown again. */
   async leave({ politely = true } = {}) {
     const app = this.#app;
+    this.note.textContent = "";
     if (!app) return;
     this.#full?.close();
     running.delete(this);
@@ -95,7 +96,6 @@ export class AppCard {
   /** From the beginning, in a frame of its own: nothing of the last one is left. */
   async #start() {
     this.leave();
-    this.note.textContent = "";
     if (running.size >= MOST.running) [...running][0].#stop("apps.stopped", true);
     running.add(this);
     const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts", title: this.label });
