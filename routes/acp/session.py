@@ -155,11 +155,12 @@ class Session:
         def show_terminal(terminal: str) -> None:
             self._editor.show(self.key, turn.updates.terminal(call.call, terminal))
 
-        tool, ok, mode = EDITOR_TOOLS.get(call.name), False, self._standing.mode
+        tool, ok, denies = EDITOR_TOOLS.get(call.name), False, self._standing.mode == "deny"
+        asks = self.choices.approval != "auto"  # chosen here: a server's default is no word on this machine
         try:
             if tool is None:
                 words = f"The editor has no tool {call.name}."
-            elif tool.asks and mode != "auto" and (mode == "deny" or not await turn.permits(call)):
+            elif tool.asks and asks and (denies or not await turn.permits(call)):
                 words = "The person does not allow it."
             else:
                 ask = partial(self._editor.request, sessionId=self.key)

@@ -1,6 +1,6 @@
 /** AG-UI's HttpAgent and the chat of the AI SDK: their connection is lost, and they return by the means of their format.
 
-The job is the argument. Writes a line when the first words are there, one when the connection is lost, and, after a
+The job is the argument. Writes a line when the first characters are there, one when the connection is lost, and, after a
 line has come, what it has in the end. With `loaded` the page has been loaded again: it has what the person wrote.
 */
 
@@ -18,9 +18,11 @@ const headers = { Authorization: `Bearer ${job.key}` };
 let begun = false;
 process.on("unhandledRejection", () => {}); // of the reader that HttpAgent closes once more; a browser goes on
 
-function begin() {
-  if (!begun) write({ begun: true });
-  begun = true;
+function begin(text) {
+  if (!begun && text.length >= (job.characters ?? 1)) {
+    write({ begun: true });
+    begun = true;
+  }
 }
 
 async function agui() {
@@ -28,7 +30,7 @@ async function agui() {
   const made = (messages) => {
     const agent = new HttpAgent({ url: `${job.url}/ag-ui`, threadId: "t1", initialMessages: messages, headers });
     agent.subscribe({
-      onTextMessageContentEvent: begin,
+      onTextMessageContentEvent: ({ event, textMessageBuffer }) => begin(textMessageBuffer + event.delta),
       onEvent: ({ event }) => void (begun && events.push(event.type)),
     });
     return agent;
@@ -66,7 +68,7 @@ async function ui() {
   const sent = chat.sendMessage(asked[0]);
   const words = setInterval(() => {
     const texts = chat.messages.flatMap(({ role, parts }) => (role === "assistant" ? parts : []));
-    if (texts.some(({ type, text }) => type === "text" && text)) begin();
+    begin(texts.map(({ type, text }) => (type === "text" ? text : "")).join(""));
   }, 10);
   await sent;
   clearInterval(words);

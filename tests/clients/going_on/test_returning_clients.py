@@ -171,6 +171,7 @@ async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, na
     (tmp_path / "work").mkdir()
     async with asyncio.timeout(LIMIT_S), served(tmp_path) as server:
         job = {"model": "dragoman/hermes", "prompt": "scenario slow (job returning).", "loaded": loaded}
+        job |= {"characters": len(WAIT)}  # by which the model knows that it has begun
         async with server.running() as (target, process), wire_to(target.url) as (wire, url):
             async with client_at(url, name, tmp_path, key=target.key, **job) as client:
                 assert await client.line() == {"begun": True}

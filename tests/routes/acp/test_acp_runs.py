@@ -272,7 +272,7 @@ async def test_the_editor_s_tools_work_where_the_server_has_no_folder(tmp_path: 
     command = native_call("editor_terminal", command="make test")
     script = Scripted([first, [change], [command], ["Done."], [command], [change], ["Not allowed."]])
     async with (
-        serving(tmp_path, script) as served,
+        serving(tmp_path, script, approval_admin="auto") as served,  # which is the server's word, not the person's
         editing(tmp_path, "--url", url_of(served), answers=answers, capabilities=EDITOR) as (editor, _),
     ):
         name = (await editor.agent.new_session(str(project))).session_id

@@ -132,6 +132,7 @@ async def test_bad_skills_are_left_out_and_the_others_are_there(folder: Path) ->
     for number in range(1_000):
         put(folder, f"many/s{number}")
     bad = [entry(name, **dict(fault)) for name, fault in FAULTS.items() if name != "deep"]
+    bad.append(entry("page", "ui://page"))  # as the pin of an app's page
     (folder / "entries.json").write_text(json.dumps(bad))
     async with managing(skilled(folder)) as manager:
         status = await ready(manager)
