@@ -26,6 +26,7 @@ from app.models.scripted import Pause, Scripted
 from app.storage.tokens import TokenRevoked
 from routes.access.token_text import fingerprint
 from routes.mcp_server.calls import TASKS
+from routes.mcp_server.run_log import LONGEST, form_of
 from tests import ROOT
 from tests.support.access.people import bearer
 from tests.support.mcp.served import READS, helper, serving_mcp, write_list
@@ -98,6 +99,39 @@ async def test_approvals_are_forms_of_the_client(tmp_path: Path, mode: str, deci
             result = await client.call_tool("write_file", {"path": "a.txt", "content": "x"})
     assert len(shown) == 1 and "a.txt" in shown[0]
     assert (tmp_path / "work/a.txt").exists() == (decision == "approve") == (not result.is_error)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_form_cannot_approve_what_it_does_not_show(tmp_path: Path, mode: str) -> None:
+    shown = list[ElicitRequestParams]()
+    answers = ["approve", "decide on the page"]
+
+    async def decide(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        shown.append(params)
+        return ElicitResult(action="accept", content={"decision": answers[len(shown) - 1], "scope": "session"})
+
+    async with serving(tmp_path, Scripted([]), approval_admin="ask") as served:
+        for content in ("x" * LONGEST, "\u202e" * 1_000):
+            async with connected(served, mode, elicitation_callback=decide) as client:
+                call = asyncio.create_task(client.call_tool("write_file", {"path": "a.txt", "content": content}))
+                while len(await served.services.store.approvals("local")) == 0 or not shown:
+                    await served.client.get("/livez")
+                [waiting] = await served.services.store.approvals("local")
+                path = f"/runs/{waiting.run}/approvals/{waiting.call}"
+                assert (await served.client.post(path, json={"decision": "deny", "note": "no"})).is_success
+                assert (await call).is_error
+                assert not (tmp_path / "work/a.txt").exists()
+                assert "can approve it" in shown[-1].message and "\u202e" not in shown[-1].message
+                assert shown[-1].requested_schema["properties"]["decision"]["enum"] == ["decide on the page", "deny"]  # type: ignore[union-attr]
+    assert len(shown) == 2
+
+
+def test_a_form_shows_characters_that_are_not_seen() -> None:
+    for hidden in ("\u202e", "\u200b", "\u2028", "\x7f", "\x9b", "\ud800", "\U000e0041", "\u3164", "\u2800", "\ufe0f"):
+        asked = {"name": "bash", "reason": "It may change files.", "arguments": {"command": f"rm {hidden}x é日"}}
+        message = form_of(asked)["message"]
+        escape = hidden.encode("unicode_escape").decode()
+        assert f'"rm {escape}x é日"' in message and hidden not in message
 
 
 @pytest.mark.parametrize("mode", ERAS)
