@@ -123,9 +123,9 @@ class Caller(Struct, frozen=True):
         """Decide as the person has, where nobody was faster. Raises UnfitArguments, StoreFailed."""
         for call, asked in list(log.waiting.items()):
             if answer := (answers or {}).get(call):
-                answer = ElicitResult.model_validate(answer, from_attributes=True)
-                with suppress(AlreadyDecided, ApprovalExpired, NoApproval):
-                    await self.services.runs.decide(log.row.id, call, self.principal, review_of(asked, answer))
+                if review := review_of(asked, ElicitResult.model_validate(answer, from_attributes=True)):
+                    with suppress(AlreadyDecided, ApprovalExpired, NoApproval):
+                        await self.services.runs.decide(log.row.id, call, self.principal, review)
 
     def forms(self, log: RunLog) -> Json:
         asked = log.waiting if self.shows_forms else {}
