@@ -93,8 +93,10 @@ def _records(data: bytes, skipped: Skipped) -> Iterator[tuple[int, Item]]:
     except (ValueError, RecursionError):
         lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            record = json.loads(line or b"{}")
+            record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
