@@ -31,7 +31,7 @@ from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
-from app.runs.direct_call import direct_agent
+from app.runs.direct_call import DirectAgent, direct_agent
 from app.runs.recovery.left_off import SUSPENDED, LeftOff
 from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
@@ -61,7 +61,10 @@ from app.workspace.placing import placed
 from tools.base.tasks import gather_all
 
 logger = logging.getLogger(__name__)
-ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no message. Send it with the next request."
+ONE_ROUND = (
+    "Run {run} relays one answer, writes a summary or makes one call, so it takes no message. "
+    "Send it with the next request."
+)
 Resume = Callable[[RunRow, str | None], Awaitable[bool]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
@@ -383,7 +386,7 @@ class RunManager:
         Raises RunOver, InboxFull, UnsafeName, StoreFailed.
         """
         live = self._live.get(run)
-        if live and not live.agent.takes_messages:
+        if live and (isinstance(live.agent, DirectAgent) or not live.agent.takes_messages):
             raise RunOver(ONE_ROUND.format(run=run))
         try:
             if live is None:

@@ -75,8 +75,8 @@ async def cancel_run(request: Request) -> Response:
 async def steer_run(request: Request) -> Response:
     """Add a message to a running run.
 
-    It is read after the current round: 202 once it is stored, 409 if the run has ended or is a relay, 429 if 64
-    messages are waiting.
+    It is read after the current round: 202 once it is stored, 409 if the run has ended, is a relay or
+    makes one call, 429 if 64 messages are waiting.
     """
     services = services_of(request)
     row = await services.runs.run(request.path_params["run"], current_principal(request))

@@ -213,6 +213,8 @@ async def waiting_call(served: Served, shown: dict[str, Any]) -> tuple[asyncio.T
 async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path) -> None:
     async with showing(tmp_path, tools=RULES) as (served, shown, _):
         calling, run, call = await waiting_call(served, shown)
+        late = await served.client.post(f"/runs/{run}/messages", json={"message": "Hello"})
+        assert late.status_code == 409, "no model would read it"
         answer = await served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": decision})
         assert answer.status_code == 200
         async with asyncio.timeout(LIMIT_S):
