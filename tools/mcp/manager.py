@@ -16,7 +16,7 @@ from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
 from tools.base.tasks import gather_all
 from tools.builtin.outbound_effects import call_sent
-from tools.mcp.apps import AppCall
+from tools.mcp.apps import CALLS, AppCall
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import Definition, definition
 from tools.mcp.model import (
@@ -32,7 +32,7 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.offer_calls import CALLS, OfferRequest
+from tools.mcp.offer_calls import OfferRequest
 from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
