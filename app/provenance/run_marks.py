@@ -56,6 +56,7 @@ class RunMarks(Struct, weakref=True):
     _common: set[int] = field(default_factory=set)
     _learned: int = 0  # messages
     _has_untrusted: bool = False
+    _title: str = ""
 
     async def enter(self, conversation: Conversation, turn: RunRequest | None) -> RunRequest | None:
         """Begin to watch a conversation; return the turn, untrusted if the client's instructions are.
@@ -152,8 +153,10 @@ class RunMarks(Struct, weakref=True):
             digests=packed(marks),
         )
         self._conversation.record(row)
-        asked = next((one.text for one in self._conversation.messages if one.role == "user"), message.text)
-        self._known.add(row, title_of(asked))
+        if not self._title:
+            asked = next((one.text for one in self._conversation.messages if one.role == "user"), message.text)
+            self._title = title_of(asked)
+        self._known.add(row, self._title)
 
     def _messages(self) -> list[Message]:
         return list(self._conversation.messages) if self._conversation else []
