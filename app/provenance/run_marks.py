@@ -69,12 +69,16 @@ class RunMarks(Struct, weakref=True):
         if turn is None:
             return None
         self._outside = turn.outside
-        if outside := dict(_from_outside(turn)):
-            self._marks |= await asyncio.to_thread(self._marks_of_long, list(conversation.messages), outside)
+        await self.expect(dict(_from_outside(turn)))
         await self.read([turn.message, *(one.text for one in turn.history if one.role != "assistant")])
         if self.instructions and await self._is_known(INSTRUCTIONS, self.instructions):
             return replace(turn, untrusted=True)
         return turn
+
+    async def expect(self, outside: Mapping[str, str]) -> None:
+        """Mark long texts from outside, by their call or else by themselves, before they are appended."""
+        if outside:
+            self._marks |= await asyncio.to_thread(self._marks_of_long, self._messages(), outside)
 
     def watch(self, message: Message) -> Message:
         """Mark the text of a message that is untrusted; return one that repeats such text as untrusted."""

@@ -26,7 +26,7 @@ from app.core.messages import Message, Role, dump
 from app.models.wire.call_ids import CallIds, takes_plain
 from app.models.wire.client_history import settled
 from app.models.wire.openai.history import INTERRUPTED
-from app.runs.agent import Agent
+from app.provenance.run_marks import RunMarks
 from app.runs.run_options import RunOptions
 from app.storage.audit import AuditRow
 from app.storage.changes import Change
@@ -117,7 +117,7 @@ class Importer(Struct, frozen=True):
             if not stored:
                 session = replace(session, created=min(messages[0].at or now, now), title=self._title(one, messages))
                 changes.append(session)
-            await _append(conversation, agent, messages, files)
+            await _append(conversation, agent.scope.marks, messages, files)
             row = RunRow(
                 "",
                 session=session.id,
@@ -173,18 +173,19 @@ def parts_of(entries: Sequence[Entry], known: int = -1) -> list[Part]:
     return parts
 
 
-async def _append(conversation: Conversation, agent: Agent, messages: Sequence[Message], files: Sequence[File]) -> None:
+async def _append(
+    conversation: Conversation, marks: RunMarks | None, messages: Sequence[Message], files: Sequence[File]
+) -> None:
     """Redact the messages, and mark their texts so that they are known again."""
-    # In a file, anybody may have written what a model is said to have.
-    outside = [Message("user", one.text, untrusted=True) if one.role == "assistant" else one for one in messages]
-    if marks := agent.scope.marks:
+    if marks:
         marks.tool = lambda _: None  # a tool of ours with the same name has not given these results
-        await marks.enter(conversation, RunRequest("", history=outside, outside=True))
+        await marks.enter(conversation, RunRequest("", outside=True))
+        await marks.expect({one.call or one.text: one.text for one in messages})
     for file in files:
         conversation.keep_file(file)
-    for message, words in zip(messages, outside, strict=True):
-        if marks and words is not message:
-            marks.watch(words)
+    for message in messages:
+        if marks and message.role == "assistant":  # in a file, anybody may have written it
+            marks.watch(Message("user", message.text, untrusted=True))
         conversation.append(message)
         await asyncio.sleep(0)
 
