@@ -184,6 +184,7 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
         [one] = done["sessions"]
         assert [one["text"] for one in await messages(served, one["session"])] == [
             "Half a � character, and �",
+            "See\n[Something that cannot be read: input_image]",
             "Drawn",
             "Yes.",
         ]
