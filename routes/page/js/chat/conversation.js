@@ -11,10 +11,10 @@ import { t } from "../dom/texts.js";
 
 const PAGE = 20, // runs that are loaded at a time
   MOST = 100; // on the way to one that is wanted
+const OF_APP_DONE = '.run[data-source="app"]:has([data-state="done"])';
 
 export class Conversation {
   #page;
-const OF_APP_DONE = '.run[data-source="app"]:has([data-state="done"])';
   #RunView = null; // its code, which comes after the first screen
   #runs = new Map();
   #pending = []; // views of messages that the server has not confirmed yet
