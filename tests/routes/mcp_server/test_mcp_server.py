@@ -286,6 +286,35 @@ async def test_a_client_that_was_cut_off_takes_up_its_task(tmp_path: Path) -> No
         assert (await again.send("tasks/get", taskId="run_other"))["code"] == -32602
 
 
+async def test_a_state_belongs_to_one_call_of_its_principal(tmp_path: Path) -> None:
+    secret = "sk-verysecretvalue12"
+    arguments = {"path": "a.txt", "content": secret}
+    async with serving(tmp_path, Scripted([]), approval_user="ask") as served:
+        served.services.redactor.add(secret)
+        ann, bob = [Raw(served, await bearer(served, name), elicitation={}) for name in ("ann", "bob")]
+        asked = await ann.send("tools/call", name="write_file", arguments=arguments)
+        [(call, form)] = asked["inputRequests"].items()
+        assert secret not in form["params"]["message"]
+        state = asked["requestState"]
+        yes = {"inputResponses": {call: {"action": "accept", "content": {"decision": "approve"}}}}
+        for client, name, those, wrong in (
+            (bob, "write_file", arguments, state),
+            (ann, "write_file", arguments | {"path": "b.txt"}, state),
+            (ann, "ask_agent", {"message": "x"}, state),
+            (ann, "write_file", arguments, "run_other 3"),
+            (ann, "write_file", arguments, ""),
+        ):
+            refused = await client.send("tools/call", name=name, arguments=those, requestState=wrong, **yes)
+            assert refused["code"] == -32602, refused
+        far = f"{state.partition(' ')[0]} {'9' * 5_000}"
+        again = await ann.send("tools/call", name="write_file", arguments=arguments, requestState=far)
+        assert again["inputRequests"] == asked["inputRequests"]
+        done = await ann.send("tools/call", name="write_file", arguments=arguments, requestState=state, **yes)
+        assert not done["isError"], done
+        assert len((await ann.send("tools/list", cursor="9" * 5_000))["tools"]) > 1
+    assert (tmp_path / "work/people/ann/a.txt").read_text() == "[redacted]", "as it was shown"
+
+
 async def test_a_task_is_cancelled(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted([("Wait", Pause(silence := Silence()))])) as served:
         client = Raw(served, extensions={TASKS: {}})
