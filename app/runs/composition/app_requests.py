@@ -111,6 +111,7 @@ class AppRequests(Struct, frozen=True):
             outside=call is None,
             tied=call is not None,
             call=call,
+            app="" if call else self.shown.server,
         )
         return agent, await self.factory.runs.start(agent, self.principal, turn)
 

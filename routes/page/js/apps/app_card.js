@@ -94,7 +94,7 @@ export class AppCard {
     this.leave();
     if (running.size >= MOST.running) [...running][0].#stop("apps.stopped", true);
     running.add(this);
-    const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts", title: this.label });
+    const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts allow-forms", title: this.label });
     const app = (this.#app = { frame, ends: new AbortController(), height: 0, shrunk: 0, moved: 0, loads: 0 });
     const read = async (path) => (await request("GET", path, { signal: app.ends.signal })).text();
     const stored = (sha256) => read(`/sessions/${encodeURIComponent(this.session)}/files/${sha256}`);

@@ -187,6 +187,39 @@ async def test_a_confirmed_message_is_a_turn_of_untrusted_words(tmp_path: Path) 
         words = provider.requests[-1].messages[-1].text
         assert "The app of mcp__clock__show" in words and "Take twelve." in words and "Untrusted data" in words
         assert await served.services.store.tainted(shown["session"])
+        path = f"/sessions/{shown['session']}"
+        run = (await served.client.get(f"{path}/log")).json()["runs"][-1]
+        assert (run["run"], run["message"]["shown"], run["message"]["app"]) == (answer["run"], "Take twelve.", "clock")
+        kept = [one for one in (await served.client.get(path)).json()["messages"] if one.get("app")]
+        assert [one["shown"] for one in kept] == ["Take twelve."], "people are shown the bare words"
+        for kind in ("markdown", "html"):
+            exported = (await served.client.get(f"{path}/export?format={kind}")).text
+            assert "From the app of clock, confirmed by you" in exported and "Take twelve." in exported
+            assert "Untrusted data" not in exported
+        items = (await served.client.get(f"{path}/export?format=responses")).json()["input"]
+        assert "Untrusted data of the app" in json.dumps(items), "what a model reads stays delimited"
+        for whole, shared in ((True, "Take twelve."), (False, "(not shared)")):
+            made = await served.client.post(f"{path}/shares", json={"tool_results": whole})
+            read = await served.client.get(
+                made.json()["path"], headers={"authorization": "", "accept": "application/json"}
+            )
+            [of_app] = [one["message"] for one in read.json()["runs"] if one["message"].get("app")]
+            assert (of_app["shown"], of_app["app"]) == (shared, "clock"), read.text
+
+
+async def test_what_an_app_polls_leaves_the_turns_in_the_first_page_of_the_log(tmp_path: Path) -> None:
+    async with showing(tmp_path) as (served, shown, _):
+        path = f"/sessions/{shown['session']}/log"
+        before = (await served.client.get(path)).json()
+        for _ in range(3):
+            assert (await asked(served, shown, "tools/call", name="tick")).status_code == 200
+        newest = await last_run(served, shown["session"])
+        log = (await served.client.get(f"{path}?runs=2")).json()
+        assert [one["run"] for one in log["runs"]] == [shown["run"], newest] and not log["earlier"]
+        assert log["cursor"].startswith(f"{newest}:"), "a page goes on behind all of them"
+        assert log["usage"] == before["usage"]
+        earlier = (await served.client.get(f"{path}?before={newest}")).json()
+        assert [one["run"] for one in earlier["runs"]] == [shown["run"]]
 
 
 RULES = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
