@@ -31,7 +31,7 @@ from app.storage.files.reading import Files
 from app.storage.principals import Principal
 from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import UNASKED, CallResult, RunRequest, is_open_to
+from app.transcript.run_request import UNASKED, CallResult, RunRequest, is_of_app, is_open_to
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
 from routes.lanes.event_text import fields_of
@@ -265,8 +265,9 @@ class LaneSessions(Struct, frozen=True):
 
     async def _last_asked(self, session: str) -> RunRow | None:
         """Return the last run that a client has begun in a session, of its newest ones."""
-        newest = await self.store.last_runs(session, None, NEWEST)
-        return next((row for row in newest if not json.loads(row.policy).get(UNASKED)), None)
+        newest = await self.store.last_runs(session, None, NEWEST, apps=False)
+        asked = (row for row in newest if not (is_of_app(row) or json.loads(row.policy).get(UNASKED)))
+        return next(asked, None)
 
     async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
         earlier = await self.history(run.id)

@@ -100,7 +100,8 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
             result = text("terminal.export.result", words, name=message.get("name") or "tool")
             yield f"**{result}**\n\n{_fenced(said)}"
         else:
-            yield f"## {text('terminal.export.assistant' if role == 'assistant' else 'terminal.export.you', words)}"
+            who = "assistant" if role == "assistant" else "app" if message.get("app") else "you"
+            yield f"## {text(f'terminal.export.{who}', words, server=message.get('app', ''))}"
             yield said
         for call in message.get("calls", ()):
             if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in said:  # else it stands in the text

@@ -204,7 +204,8 @@ FORMATS: Mapping[str, Callable[[Item], Record]] = {
 
 def items_of(message: Item, files: Item) -> Iterator[Item]:
     """The items of a message of ours as JSON; `files` has base64 by SHA-256."""
-    role, text = message.get("role"), message.get("shown") or message.get("text")
+    role, of_app = message.get("role"), message.get("app")  # a model reads its words as data
+    text = (not of_app and message.get("shown")) or message.get("text")
     parts = [*([_text(text)] if text else []), *(_stored(one, files) for one in _objects(message.get("attachments")))]
     pictures = [part for part in parts if role == "assistant" and part["type"] != "input_text"]
     parts = [part for part in parts if part not in pictures]

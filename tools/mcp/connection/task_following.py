@@ -87,8 +87,12 @@ class TaskFollower:
                 session.calls.discard(self._call)
                 session.traffic.tasks.pop(self._call.task, None)
             if not (self.task.status in OVER or self._call.context.goes_on()):
-                self._server.cancelling.add(cancelling := self._begin(self._request(None, "tasks/cancel"), self._news))
+                self._server.cancelling.add(cancelling := self._begin(self.cancel(), self._news))
                 cancelling.add_done_callback(self._server.cancelling.discard)
+
+    async def cancel(self) -> None:
+        """Request the end of the task. Raises MCPError, Unavailable."""
+        await self._request(None, "tasks/cancel")
 
     async def _enter(self, task: RemoteTask) -> None:
         self.task, shown = task, ": ".join(filter(None, (task.status, task.message)))
