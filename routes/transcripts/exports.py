@@ -53,7 +53,8 @@ async def exported(
         documents.append({"title": one.title, "kind": one.kind, "text": version.text if version else ""})
     for sha256 in {attachment.sha256 for message in messages for attachment in message.attachments}:
         files[sha256] = base64.b64encode(await store.file(sha256, row.id) or b"").decode()
-    fields = {"id": row.id, "title": row.title, "created": row.created, "documents": documents}
+    labels = " ".join(one.label for one in await store.session_labels([row.id]))
+    fields = {"id": row.id, "title": row.title, "created": row.created, "documents": documents, "labels": labels}
     return redactor.redact_value(fields | {"messages": list(map(show, rejoined(messages)))}) | {"files": files}
 
 
@@ -64,7 +65,8 @@ def as_json(session: Item, _: Words) -> str:
 def as_items(session: Item, _: Words) -> str:
     """The body of a request to /v1/responses that goes on with the conversation, but for its model."""
     items = [item for message in session["messages"] for item in items_of(message, session["files"])]
-    return json.dumps({"input": items, "metadata": {"session": session["id"], "title": session["title"]}}, indent=1)
+    about = {"session": session["id"], "title": session["title"], "labels": session["labels"]}
+    return json.dumps({"input": items, "metadata": about}, indent=1)
 
 
 def as_markdown(session: Item, words: Words) -> str:

@@ -41,6 +41,7 @@ class Record(Struct):
     model: Any = None
     said: Iterable[tuple[Any, Item]] = ()
     agent: str = ""
+    labels: Any = None
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -63,11 +64,13 @@ class Transcript(Struct):
     title: str = ""
     model: str = ""
     entries: list[Entry] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     left_out: int = 0
 
     def add(self, line: int, record: Record) -> None:
         self.id = self.id or word_of(record.id)
         self.title, self.model = word_of(record.title) or self.title, word_of(record.model) or self.model
+        self.labels += record.labels.split() if isinstance(record.labels, str) else []
         for at, item in record.said:
             kind, role = item.get("type", "message"), item.get("role")
             if kind not in KEPT or role in ("system", "developer"):
@@ -173,7 +176,12 @@ def read_responses(record: Item) -> Record:
     """A request or a response of Responses, or an item alone."""
     about, items = _fields(record.get("metadata")), record.get("input", record.get("output", [record]))
     items = items if isinstance(items, list) else [{"role": "user", "content": items}]
-    return Record(about.get("session"), about.get("title"), said=[(None, item) for item in _objects(items)])
+    return Record(
+        about.get("session"),
+        about.get("title"),
+        said=[(None, one) for one in _objects(items)],
+        labels=about.get("labels"),
+    )
 
 
 def read_dragoman(record: Item) -> Record:
@@ -182,7 +190,7 @@ def read_dragoman(record: Item) -> Record:
     for message in _objects(record.get("messages")):
         at = message["at"] * 1000 if isinstance(message.get("at"), float) else None
         said += [(at, item) for item in items_of(message, files)] if "role" in message else []
-    return Record(record.get("id"), record.get("title"), said=said)
+    return Record(record.get("id"), record.get("title"), said=said, labels=record.get("labels"))
 
 
 FORMATS: Mapping[str, Callable[[Item], Record]] = {

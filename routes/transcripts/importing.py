@@ -92,32 +92,33 @@ class Importer(Struct, frozen=True):
     ) -> dict[str, Any] | None:
         """Store these parts behind the newest run of a session, or in a new one: one by one, and each is whole."""
         services, owner = self.services, self.principal.name
-        agent = await services.factory.agent(self.principal, RunOptions(), session.id if newest else None)
         earlier = [*await services.store.messages(session.id)] if newest else []
         stored, added, ids = len(earlier), 0, CallIds(takes_plain)
         for call in (call for message in earlier for call in message.calls):
             ids.take(call.id)
         del earlier[1:-LOOKED_AT]
-        changes = list[Change]()
-        conversation = Conversation(
-            session.id,
-            earlier,
-            lambda *_: None,
-            changes.append,
-            partial(asyncio.sleep, 0),
-            redactor=services.redactor,
-        )
         created = newest.created if newest else 0.0
         for part in parts:
             entries = one.entries[part.begin : part.end]
             messages, files = await asyncio.to_thread(messages_of, entries, self.skipped, ids)
             if not messages:
                 continue
-            now = time.time()
+            now, changes = time.time(), list[Change]()
             if not stored:
                 session = replace(session, created=min(messages[0].at or now, now), title=self._title(one, messages))
                 changes.append(session)
+            agent = await services.factory.agent(self.principal, RunOptions(), session.id if stored else None)
+            conversation = Conversation(
+                session.id,
+                earlier,
+                lambda *_: None,
+                changes.append,
+                partial(asyncio.sleep, 0),
+                redactor=services.redactor,
+            )
             await _append(conversation, agent.scope.marks, messages, files)
+            if labels := agent.scope.labels:
+                await labels.enter(conversation, set(one.labels) & set(labels.services.policy.names))
             row = RunRow(
                 "",
                 session=session.id,
@@ -132,8 +133,8 @@ class Importer(Struct, frozen=True):
             why = f"{len(messages)} messages from {self.source}"
             audit = AuditRow(now, owner, f"import {session.id}", "grown" if stored else "new", why=why, by=owner)
             await services.store.write([*changes, *rows, KeyRow(owner, name, "", run.id, now), audit])
-            changes.clear()
-            del conversation.messages[1:-LOOKED_AT]
+            earlier = conversation.messages
+            del earlier[1:-LOOKED_AT]
             stored, added, created = stored + len(messages), added + len(messages), run.created
         if not stored:
             return None
