@@ -146,6 +146,15 @@ async def test_ag_ui_begins_anew_with_a_new_message_a_new_run_or_another_princip
     assert len(model.requests) == 3
 
 
+async def test_ag_ui_returns_to_no_run_by_a_message_without_an_id(tmp_path: Path) -> None:
+    path, body, _ = LANES["ag_ui"]
+    model, said = Scripted(["One.", "Two."]), [*SAID]
+    async with serving(tmp_path, model) as served:
+        await served.client.post(path, json=body | {"messages": said})
+        said += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "Again."}]
+        assert "Two." in (await served.client.post(path, json=body | {"messages": said})).text
+
+
 @pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("field", ["threadId", "runId"])
 async def test_a_name_may_be_long(tmp_path: Path, field: str) -> None:
