@@ -122,7 +122,7 @@ class Agent:
 
     async def _open(self, key: str, cwd: str) -> Session:
         if self._prompts[key]:
-            raise RequestError(-32600, "The session answers a prompt. Cancel that or wait for its end, and load it again.")
+            raise RequestError(-32600, "The session answers a prompt. Cancel that, or load it again after its end.")
         if not Path(cwd).is_absolute():
             raise RequestError(-32602, f"cwd is {cwd[:80]!a}; send an absolute path")
         session = Session(key, self._editor, await self._api(cwd), Path(cwd), partial(self._reach, cwd))

@@ -57,7 +57,8 @@ class Editor:
 
     async def drain(self) -> None:
         """Wait until the editor reads. The library's protocol would cancel all that wait with one of them."""
-        await asyncio.shield(self._writer.drain())
+        if self._writer.transport.get_write_buffer_size():
+            await asyncio.shield(self._writer.drain())
 
     async def send(self, message: Json) -> None:
         if "method" in message and "id" in message:

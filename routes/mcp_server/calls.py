@@ -50,6 +50,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 NO_TASKS: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 PAGE, MOST_TRIES = 100, 3  # tools of a list; showings of a form
 POLL_MS, SIDE_BY_SIDE = 1_000, 8
+MOST_DIGITS = 15  # of what clients give back
 ASK_AGENT: dict[str, Any] = {
     "name": "ask_agent",
     "description": "Give the agent of this server a task. It has tools, files and connected servers of its own, and "
@@ -122,10 +123,11 @@ class Caller(Struct, frozen=True):
     async def decide(self, log: RunLog, answers: Any) -> None:
         """Decide as the person has, where nobody was faster. Raises UnfitArguments, StoreFailed."""
         for call, asked in list(log.waiting.items()):
-            if answer := (answers or {}).get(call):
-                answer = ElicitResult.model_validate(answer, from_attributes=True)
+            answer = (answers or {}).get(call)
+            given = ElicitResult.model_validate(answer, from_attributes=True) if answer else None
+            if given and (review := review_of(asked, given)):
                 with suppress(AlreadyDecided, ApprovalExpired, NoApproval):
-                    await self.services.runs.decide(log.row.id, call, self.principal, review_of(asked, answer))
+                    await self.services.runs.decide(log.row.id, call, self.principal, review)
 
     def forms(self, log: RunLog) -> Json:
         asked = log.waiting if self.shows_forms else {}
@@ -139,7 +141,7 @@ async def list_tools(caller: Caller, params: PaginatedRequestParams) -> Json:
         hints = {"readOnlyHint": tool.risk is Risk.READ}
         schema = {"type": "object", **tool.parameters}
         tools.append({"name": tool.name, "description": tool.description, "inputSchema": schema, "annotations": hints})
-    at = int(params.cursor) if params.cursor and params.cursor.isdecimal() else 0
+    at = _number(params.cursor or "")
     return {"tools": tools[at : at + PAGE]} | ({"nextCursor": str(at + PAGE)} if at + PAGE < len(tools) else {})
 
 
@@ -149,10 +151,10 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
     if params.request_state is not None:
         run, _, seq = params.request_state.partition(" ")
         log = RunLog(await caller.services.runs.run(run, caller.principal))
-        made = direct_call_of(log.row)
-        if made != (None if asks else DirectCall(params.name, arguments, "mcp")):
+        made, stored = direct_call_of(log.row), caller.services.redactor.redact_value(arguments)
+        if made != (None if asks else DirectCall(params.name, stored, "mcp")):
             raise MCPError(INVALID_PARAMS, "requestState belongs to another call. Send the one that it came with.")
-        log.take(await caller.services.store.events(run, 0, int(seq) if seq.isdecimal() else 0))
+        log.take(await caller.services.store.events(run, 0, _number(seq)))
         await caller.decide(log, params.input_responses)
         return await _followed(caller, log)
     try:
@@ -163,6 +165,10 @@ async def call_tool(caller: Caller, params: CallToolRequestParams) -> Json:
     if params.name in AS_TASKS and caller.takes_tasks:
         return _task(row, "working") | {"resultType": "task"}
     return await _followed(caller, RunLog(row))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
 
 
 async def _begin_agent(caller: Caller, arguments: Json) -> RunRow:

@@ -16,23 +16,24 @@ from app.storage.runs import EventRow, RunRow
 from app.transcript.run_request import direct_call_of
 from routes.lanes.attendance import ANSWERED
 from routes.lanes.event_text import fields_of
+from tools.base.escape_invisible import visible
 from tools.base.patterns import lazy_pattern
 from tools.builtin.ask_user import OWN_QUESTION
 from tools.mcp.names import is_question
 
 Fields = Mapping[str, Any]
-LONGEST = 4_000  # characters of arguments that a form shows
+LONGEST = 4_000  # characters of arguments that a form shows: of longer ones it cannot approve what it does not show
 _COLOURS = lazy_pattern(r"\x1b\[[0-9;:]*m")
 TEXT = {"type": "string"}
+NOTE = {"note": TEXT | {"title": "A note, if you deny it", "maxLength": 2_000}}
+SCOPE = TEXT | {"title": "Only this call, or the same again in this session", "enum": ["once", "session"]}
 DECISION = {
     "type": "object",
-    "properties": {
-        "decision": TEXT | {"enum": ["approve", "deny"]},
-        "scope": TEXT | {"title": "Only this call, or the same again in this session", "enum": ["once", "session"]},
-        "note": TEXT | {"title": "A note, if you deny it", "maxLength": 2_000},
-    },
+    "properties": {"decision": TEXT | {"enum": ["approve", "deny"]}, "scope": SCOPE, **NOTE},
     "required": ["decision"],
 }
+ON_PAGE = "decide on the page"
+DENIAL = DECISION | {"properties": {"decision": TEXT | {"enum": [ON_PAGE, "deny"]}, **NOTE}}
 # The message of a progress notification, by the type of the event. Other events give none.
 PROGRESS: Mapping[str, Callable[[Fields], str]] = {
     "run.started": lambda fields: f"{fields['run']} in {fields['session']}",
@@ -103,20 +104,36 @@ def form_of(asked: Fields) -> dict[str, Any]:
         shown = asked["arguments"]
         message, schema = f"{asked['reason']}\n\n{shown['message']}\n{shown.get('url', '')}", shown.get("schema") or {}
     else:
-        arguments = json.dumps(asked["arguments"], indent=1, ensure_ascii=False)
-        cut = " … (the page shows all of it)" if len(arguments) > LONGEST else ""
-        message, schema = f"{asked['name']}: {asked['reason']}\n\n{arguments[:LONGEST]}{cut}", DECISION
+        arguments, is_whole = _readable(asked)
+        schema, rest = (DECISION, "") if is_whole else (DENIAL, " … (the page shows all of it, and can approve it)")
+        message = f"{asked['name']}: {asked['reason']}\n\n{arguments}{rest}"
     return {"message": message.strip(), "requestedSchema": {"type": "object", "properties": {}, **schema}}
 
 
-def review_of(asked: Fields, answer: Any) -> Review:
-    """Return the decision in the answer to a form."""
+def review_of(asked: Fields, answer: Any) -> Review | None:
+    """Return the decision in the answer to a form; None if that leaves it to the page."""
     given: Mapping[str, Any] = answer.content or {}
     if answer.action == "accept" and _is_question(asked):
         return Review("approve", arguments=dict(given) or None, door="mcp")
-    if answer.action == "accept" and given.get("decision") == "approve":
+    if answer.action == "accept" and given.get("decision") in ("approve", ON_PAGE):
+        if given["decision"] == ON_PAGE or not _readable(asked)[1]:
+            return None
         return Review("approve", "session" if given.get("scope") == "session" else "once", door="mcp")
     return Review("deny", note=str(given.get("note") or "")[:2_000] or None, door="mcp")
+
+
+def _readable(asked: Fields) -> tuple[str, bool]:
+    """Return the arguments as JSON, and whether that is all of them.
+
+    Escapes stand for what a person would not see, or not where it is.
+    """
+    written = json.dumps(asked["arguments"], indent=1, ensure_ascii=False)
+    text = "".join(one if _is_seen(one) else one.encode("unicode_escape").decode() for one in written[: LONGEST + 1])
+    return text[:LONGEST], len(text) <= LONGEST
+
+
+def _is_seen(one: str) -> bool:
+    return one == "\n" or (one.isprintable() and visible(one) == one)
 
 
 def _is_question(asked: Fields) -> bool:

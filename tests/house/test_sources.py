@@ -62,7 +62,7 @@ CLOSED_ELSEWHERE = {
 }
 # Hosts that files may name: this machine, names reserved for examples, and documentation that everybody can read.
 PUBLIC_HOSTS = re.compile(
-    r"localhost|127\.0\.0\.1|0\.0\.0\.0|::1?|[\w-]+(\.(example|test|invalid|local))?|([\w-]+\.)*example\.(com|org|net)"
+    r"([\w-]+\.)?localhost|127\.0\.0\.1|0\.0\.0\.0|::1?|[\w-]+(\.(example|test|invalid|local))?|([\w-]+\.)*example\.(com|org|net)"
     r"|([\w-]+\.)*(python\.org|pytest\.org|keepachangelog\.com|semver\.org|github\.com|apache\.org|w3\.org|whatwg\.org|json-schema\.org|spdx\.org)"
     r"|kubernetes\.io|prometheus\.io|specifications\.freedesktop\.org|modelcontextprotocol\.io|api\.openai\.com|api-docs\.deepseek\.com|platform\.kimi\.ai|docs\.z\.ai|ai\.google\.dev"
     r"|openrouter\.ai|docs\.litellm\.ai|download\.pytorch\.org|docs\.vllm\.ai|docs\.mistral\.ai|xgrammar\.mlc\.ai|huggingface\.co|api\.mistral\.ai|platform\.claude\.com|api\.anthropic\.com|api\.telegram\.org|slack\.com|discord\.com|docs\.ag-ui\.com|agentclientprotocol\.com|ai-sdk\.dev|w3c\.github\.io|[\d.]+"

@@ -45,6 +45,7 @@ def noted(name: str) -> Callable[..., Any]:
 
 def main(files: list[str]) -> None:
     recordings = [(name, read_file(Path(name))) for name in files]
+    sys.dont_write_bytecode = True  # of modules that are imported late: it is written to an open descriptor
 
     async def replay() -> list[Outcome]:
         return [await checked(one, name, frames_of) for name, one in recordings]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from parsing import Arguments
-from tools.base.access import RemoteTask
+from tools.base.access import OVER, RemoteTask
 from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result, ToolFailed
 from tools.base.tasks import retrieve, wait_at_most
 from tools.base.texts import without_surrogates
@@ -129,7 +129,8 @@ class ServerCall:
         """Take the limits of a task, which has a total of its own, and store each new status."""
         self._session = self._server.session  # it may be another one by now
         self._idle_s = self._limits.idle_s + POLL_S
-        left_s = task.since + task.ttl_s - time.time() if task.ttl_s else float("inf")
+        ends = task.ttl_s if task.ttl_s and task.status not in OVER else float("inf")  # what is over has its result
+        left_s = max(0.0, task.since + ends - time.time())
         self._total_s = min(self._context.time_limit_s, time.monotonic() - self._began + left_s)
         if self._context.keep_task and task.status != self._status:
             self._status = task.status

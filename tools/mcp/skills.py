@@ -21,6 +21,7 @@ from tools.tool import SKILL_REQUEST, skill_prefix
 MAX_SKILLS = 256
 MAX_FILES, MAX_BYTES = 512, 16 << 20  # of a skill: the limits of the extension
 MAX_FRONT_MATTER = 4_000  # characters, which YAML may take 0.1 s for
+MAX_LISTED_FILES, MAX_ADDRESS = 8_192, 512  # of all skills of a server, and characters of a file's URI
 FILE, SCHEME = "SKILL.md", "skill://"
 IS_SKILL = "://"  # in the name of a pin, which is the URI of the folder
 _NAME = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -35,8 +36,10 @@ def skill_definition(raw: Any) -> Definition:
             root, fields = uri.removesuffix(f"/{FILE}"), raw["frontmatter"]
         case _:  # `dynamic` ones cannot be pinned
             raise UnusableDefinition("it needs a uri, a name, a description and a list of its files")
-    if not (root != uri and IS_SKILL in root and root.endswith(f"/{name}") and _NAME.fullmatch(name) and is_plain(uri)):
-        raise UnusableDefinition(f"its uri does not end with its name and {FILE}, or has odd characters")
+    if not (
+        root != uri and IS_SKILL in root and root.endswith(f"/{name}") and _NAME.fullmatch(name) and _is_usable(uri)
+    ):
+        raise UnusableDefinition(f"its uri does not end with its name and {FILE}, is too long, or has odd characters")
     files = dict(_file(root, one) for one in listed[:MAX_FILES])
     if FILE not in files or len(files) < len(listed):
         raise UnusableDefinition(f"it has no {FILE}, a file twice, or more than {MAX_FILES} files")
@@ -55,9 +58,21 @@ def _file(root: str, listed: Any) -> tuple[str, str]:
         case {"uri": str(uri), "digest": str(digest), "size": int(size)} if _DIGEST.fullmatch(digest) and size >= 0:
             path = uri.removeprefix(f"{root}/")
             parts = unquote(path).replace("\\", "/").split("/")
-            if path != uri and is_plain(uri) and not {"", ".", ".."}.intersection(parts):
+            if path != uri and _is_usable(uri) and not {"", ".", ".."}.intersection(parts):
                 return path, f"{digest} {size:d}"
     raise UnusableDefinition("it lists a file outside of its folder, or without a plain uri, a digest and a size")
+
+
+def _is_usable(uri: str) -> bool:
+    return len(uri) <= MAX_ADDRESS and is_plain(uri)
+
+
+def files_of(raw: Any) -> int:
+    """Return how many files an entry of the server's list has, as far as it can be used."""
+    match raw:
+        case {"resources": [*listed]}:
+            return min(len(listed), MAX_FILES)
+    return 0
 
 
 def skills_tool(server: str, skills: Mapping[str, Definition]) -> tuple[str, Definition]:
@@ -89,10 +104,16 @@ def fault_of(one: Definition, path: str, contents: Sequence[Any]) -> str:
             return ""
         head, _, _ = data.decode("utf-8-sig").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
         written = yaml.load(head[:MAX_FRONT_MATTER], yaml.CBaseLoader)
-        same = _is_same(written, one.pinned["frontmatter"], partial(yaml.load, Loader=yaml.CSafeLoader))
+        same = len(head) <= MAX_FRONT_MATTER and _is_same(written, one.pinned["frontmatter"], partial(_typed, yaml))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         return f"it cannot be read ({type(error).__name__})"
     return "" if same else "its front matter is not the one that the server lists"
+
+
+def _typed(yaml: Any, text: str) -> Any:
+    """Return the value of a plain scalar. Read as a document, it could repeat itself without end by merge keys."""
+    loader = yaml.CSafeLoader("")
+    return loader.construct_object(yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, (True, False)), text))
 
 
 def _is_same(written: Any, stated: Any, typed: Callable[[str], Any]) -> bool:

@@ -13,7 +13,7 @@ from tools.base.rights import Origin
 from tools.mcp.definitions import PAGES, Definition, UnusableDefinition, definition, difference, sha256
 from tools.mcp.model import INSTRUCTIONS, EasedBy, HeldChanged, HeldTool, Pin, ServerConfig, ToolsChanged
 from tools.mcp.names import is_wanted, offer_name, public_name
-from tools.mcp.skills import IS_SKILL, MAX_SKILLS, pinned_skill, skill_definition
+from tools.mcp.skills import IS_SKILL, MAX_LISTED_FILES, MAX_SKILLS, files_of, pinned_skill, skill_definition
 from tools.tool import SKILL_REQUEST
 
 REQUESTS = ("resources/read", "prompts/get", SKILL_REQUEST)  # a tool named so would have the trust declared for these
@@ -155,10 +155,16 @@ class Catalogue:
     def _read(self, offered: Iterable[Mapping[str, Any]]) -> dict[str, Definition]:
         found: dict[str, Definition] = {}
         self.notes = []
+        files, skills = 0, 0
         for raw in offered:
             shown = str(raw.get("skill", raw).get("uri" if "skill" in raw else "name"))[:80]
             if not self.is_wanted(str(raw.get("name"))):
                 continue
+            files += files_of(raw.get("skill"))
+            if files > MAX_LISTED_FILES or skills == MAX_SKILLS:
+                limits = f"more than {MAX_SKILLS} skills, or {MAX_LISTED_FILES:,} files of them"
+                self.notes.append(f"{shown} and what follows was left out: it has {limits}.")
+                break
             try:
                 one = skill_definition(raw["skill"]) if "skill" in raw else definition(raw)
             except (UnusableDefinition, RecursionError) as error:
@@ -168,9 +174,7 @@ class Catalogue:
             if one.name in REQUESTS or is_page or (IS_SKILL in one.name) is not ("skill" in raw):
                 self.notes.append(f"{shown} was left out: it has the name of a request.")
                 continue
-            if IS_SKILL in one.name and sum(IS_SKILL in name for name in found) == MAX_SKILLS:
-                self.notes.append(f"{shown} and what follows was left out: it has more than {MAX_SKILLS} skills.")
-                break
+            skills += IS_SKILL in one.name
             if one.name in found:
                 self.notes.append(f"{shown} is there twice; the first is taken.")
             found.setdefault(one.name, one)
@@ -195,7 +199,8 @@ class Catalogue:
             one = pinned_skill(pinned) if "files" in pinned else definition(pinned, trusted=True)
         except (UnusableDefinition, KeyError):  # stored by another version
             return
-        self._trust(one, again=False)
+        if (IS_SKILL in one.name) is ("files" in pinned):  # that version may have had a tool of such a name
+            self._trust(one, again=False)
 
 
 def _is_tool(name: str) -> bool:

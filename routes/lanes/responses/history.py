@@ -117,8 +117,7 @@ class History(Struct):
 
 
 # Calls of tools that the API defines and its clients run, with the field of their arguments.
-BUILT_IN = dict.fromkeys(("local_shell_call", "shell_call", "computer_call"), "action")
-BUILT_IN |= {"apply_patch_call": "operation", "tool_search_call": "arguments"}
+BUILT_IN = {"local_shell_call": "action", "shell_call": "action", "apply_patch_call": "operation"}
 READERS: Mapping[str, Callable[[History, Node], None]] = {
     "message": History._message,
     "reasoning": History._reasoning,

@@ -1,7 +1,7 @@
 /** AG-UI's HttpAgent and the chat of the AI SDK: their connection is lost, and they return by the means of their format.
 
 The job is the argument. Writes a line when the first characters are there, one when the connection is lost, and, after a
-line has come, what it has in the end. With `loaded` the page has been loaded again: it has what the person wrote.
+line has come, what it has in the end. With `loaded` the page has been loaded again: it has what the person wrote, or all if it has `kept` that.
 */
 
 import { createInterface } from "node:readline";
@@ -44,7 +44,7 @@ async function agui() {
   );
   write({ lost: error });
   await lines.next();
-  if (job.loaded) agent = made(asked);
+  if (job.loaded) agent = made(job.loaded === "kept" ? agent.messages : asked);
   events.length = 0;
   const failed = await run(agent).then(
     () => null,
@@ -74,7 +74,7 @@ async function ui() {
   clearInterval(words);
   write({ lost: chat.error ? String(chat.error) : null });
   await lines.next();
-  if (job.loaded) chat = made(asked);
+  if (job.loaded) chat = made(job.loaded === "kept" ? structuredClone(chat.messages) : asked);
   await chat.resumeStream();
   const answers = chat.messages.filter(({ role }) => role === "assistant");
   const texts = answers.map(({ parts }) => parts.flatMap(({ type, text }) => (type === "text" ? [text] : [])).join(""));

@@ -102,20 +102,20 @@ async def client_at(url: str, name: str, home: Path, **job: Any) -> AsyncGenerat
 
 
 ROWS = [
-    *product(CLIENTS, (False, True), ("during", "after"), (MODEL,)),
-    *product(CLIENTS, (False,), ("during",), ("scripted",)),
+    *product(CLIENTS, ("", "asked", "kept"), ("during", "after"), (MODEL,)),
+    *product(CLIENTS, ("",), ("during",), ("scripted",)),
 ]
 USUAL = [
-    ("agui", False, "during", MODEL),
-    ("ui", False, "after", MODEL),
-    ("agui", True, "after", MODEL),
-    ("ui", True, "during", MODEL),
+    ("agui", "", "during", MODEL),
+    ("ui", "", "after", MODEL),
+    ("agui", "kept", "after", MODEL),
+    ("ui", "asked", "during", MODEL),
 ]
 
 
 @pytest.mark.parametrize(("name", "loaded", "when", "model"), at_night(ROWS, USUAL))
 async def test_a_client_whose_connection_is_lost_returns(
-    tmp_path: Path, name: str, loaded: bool, when: str, model: str
+    tmp_path: Path, name: str, loaded: str, when: str, model: str
 ) -> None:
     needed(SDK)
     on, end = asyncio.Event(), asyncio.Event()
@@ -164,13 +164,13 @@ async def test_a_client_that_never_returns_loses_its_run_only_where_the_setting_
 
 
 @pytest.mark.parametrize(
-    ("name", "loaded"), at_night([*product(CLIENTS, (False, True))], [("agui", False), ("ui", True)])
+    ("name", "loaded"), at_night([*product(CLIENTS, ("", "asked", "kept"))], [("agui", ""), ("ui", "asked")])
 )
-async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, name: str, loaded: bool) -> None:
+async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, name: str, loaded: str) -> None:
     needed(SDK)
     (tmp_path / "work").mkdir()
     async with asyncio.timeout(LIMIT_S), served(tmp_path) as server:
-        job = {"model": "dragoman/hermes", "prompt": "scenario slow (job returning).", "loaded": loaded}
+        job: dict[str, Any] = {"model": "dragoman/hermes", "prompt": "scenario slow (job returning).", "loaded": loaded}
         job |= {"characters": len(WAIT)}  # by which the model knows that it has begun
         async with server.running() as (target, process), wire_to(target.url) as (wire, url):
             async with client_at(url, name, tmp_path, key=target.key, **job) as client:

@@ -211,14 +211,15 @@ async def test_an_app_may_end_what_it_does_and_few_run_at_a_time(tmp_path: Path)
         browser.expected.append(REFUSED_PROBE)
         context = await browser.context(viewport={"width": 1000, "height": 4_000})
         page = await context.new_page()
-        ending = SHOP + "<script>addEventListener('message', ({ data }) => data.method === 'ui/resource-teardown'"
-        ending += " && ask('tools/call', { name: 'save' }))</script>"
+        ending = SHOP + "<script>window.ending = () => ask('tools/call', { name: 'save' })</script>"
         server = AppServer()
         await page.goto(await serve_apps(served, context, [ending] * 8, server))
         await expect(page.locator(".call-app iframe")).to_have_count(6)
         await expect(page.get_by_text("“Reload” starts it again")).to_have_count(2)
-        await page.goto(home(served))
-        await page.get_by_role("textbox", name="Message").wait_for()
+        await expect(apps(page).last.frame_locator("iframe").locator("#price")).to_have_text("3")
+        async with page.expect_response(lambda one: "save" in (one.request.post_data or "")):
+            await page.get_by_role("button", name="New conversation").click()
+        await expect(page.locator("iframe")).to_have_count(0)
 
 
 REACHING = (

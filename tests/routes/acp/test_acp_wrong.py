@@ -72,7 +72,10 @@ async def test_a_call_of_the_editor_s_tools_has_the_declared_arguments_only(tmp_
         assert words in result
 
 
-@pytest.mark.parametrize(("name", "new"), [("write_file", "said"), ("editor_write_file", "said"), ("edit_file", "shown")])
+DIFFS = [("write_file", "said"), ("editor_write_file", "said"), ("edit_file", "shown")]
+
+
+@pytest.mark.parametrize(("name", "new"), DIFFS)
 def test_the_diff_of_a_call_is_what_its_tool_would_write(name: str, new: str) -> None:
     given = {"path": "a.py", "content": "said", "new": "shown", "old": 5}
     [diff] = Updates(Path("/work"), {}).described("c1", name, given)["content"]

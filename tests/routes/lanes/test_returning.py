@@ -11,6 +11,8 @@ import pytest
 
 from app.models.scripted import Pause, Scripted
 from app.storage.runs import RunRow
+from app.storage.tokens import TokenRow
+from routes.access.token_text import fingerprint, new_token
 from tests.support.lanes.logs import data_of
 from tests.support.lanes.page_clients import AGUI, HANDED, RESUME, UI, WEATHER, WRITE, page
 from tests.support.lanes.small_lane import holds, serving_plain
@@ -135,7 +137,7 @@ async def test_ag_ui_is_asked_again_what_waits_for_it_and_not_what_is_decided(tm
         assert not [one for one in more if one["type"] == "TOOL_CALL_RESULT"]
 
 
-async def test_ag_ui_begins_anew_with_a_new_message_a_new_run_or_another_principal(tmp_path: Path) -> None:
+async def test_ag_ui_begins_anew_with_a_new_message_or_a_new_run(tmp_path: Path) -> None:
     path, body, _ = LANES["ag_ui"]
     model = Scripted(["One.", "Two.", "Three."])
     async with serving(tmp_path, model) as served:
@@ -153,6 +155,23 @@ async def test_ag_ui_returns_to_no_run_by_a_message_without_an_id(tmp_path: Path
         await served.client.post(path, json=body | {"messages": said})
         said += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "Again."}]
         assert "Two." in (await served.client.post(path, json=body | {"messages": said})).text
+
+
+@pytest.mark.parametrize("name", [AGENT, "scripted"])
+async def test_nobody_returns_to_the_run_of_another(tmp_path: Path, name: str) -> None:
+    model = Scripted(["Of Ann.", "Of Ann, too.", "Of Bob."])
+    async with serving(tmp_path, model) as served:
+        tokens = {one: new_token() for one in ("ann", "bob")}
+        rows = [TokenRow(fingerprint(token), one, "user", 1.0) for one, token in tokens.items()]
+        await served.services.store.write(rows)
+        ann, bob = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
+        body = LANES["ag_ui"][1] | {"forwardedProps": {"model": name}}
+        await served.client.post("/ag-ui", json=body, headers=ann)
+        await served.client.post("/ui-message-stream", json=LANES["ui"][1] | {"model": name}, headers=ann)
+        assert (await served.client.get(RESUME, headers=ann)).status_code == 200
+        assert (await served.client.get(RESUME, headers=bob)).status_code == 204
+        theirs = await served.client.post("/ag-ui", json=body, headers=bob)
+    assert "Of Bob." in theirs.text and "Ann" not in theirs.text
 
 
 @pytest.mark.usefixtures("servers")

@@ -26,13 +26,14 @@ from app.models.scripted import Pause, Scripted
 from app.storage.tokens import TokenRevoked
 from routes.access.token_text import fingerprint
 from routes.mcp_server.calls import TASKS
+from routes.mcp_server.run_log import LONGEST, form_of
 from tests import ROOT
 from tests.support.access.people import bearer
 from tests.support.mcp.served import READS, helper, serving_mcp, write_list
 from tests.support.models.pictures import png
 from tests.support.server.dragoman_process import server
 from tests.support.server.killing import TERMINAL
-from tests.support.server.serving import Served, Silence, answer_in, serving
+from tests.support.server.serving import NO_TLS, Served, Silence, answer_in, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -51,9 +52,10 @@ CALL = "I look.\n```bash\necho hi\n```\n"
 @asynccontextmanager
 async def connected(served: Served, mode: Any, **more: Any) -> AsyncGenerator[Client, None]:
     url = f"{served.client.base_url}/mcp".replace("//mcp", "/mcp")
-    transport = streamable_http_client(url, http_client=served.client)
-    async with asyncio.timeout(60), Client(transport, mode=mode, **more) as client:
-        yield client
+    async with asyncio.timeout(60), httpx2.AsyncClient(timeout=60, trust_env=False, verify=NO_TLS) as at_one_server:
+        transport = streamable_http_client(url, http_client=at_one_server)
+        async with Client(transport, mode=mode, **more) as client:
+            yield client
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -97,6 +99,39 @@ async def test_approvals_are_forms_of_the_client(tmp_path: Path, mode: str, deci
             result = await client.call_tool("write_file", {"path": "a.txt", "content": "x"})
     assert len(shown) == 1 and "a.txt" in shown[0]
     assert (tmp_path / "work/a.txt").exists() == (decision == "approve") == (not result.is_error)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_form_cannot_approve_what_it_does_not_show(tmp_path: Path, mode: str) -> None:
+    shown = list[ElicitRequestParams]()
+    answers = ["approve", "decide on the page"]
+
+    async def decide(_: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        shown.append(params)
+        return ElicitResult(action="accept", content={"decision": answers[len(shown) - 1], "scope": "session"})
+
+    async with serving(tmp_path, Scripted([]), approval_admin="ask") as served:
+        for content in ("x" * LONGEST, "\u202e" * 1_000):
+            async with connected(served, mode, elicitation_callback=decide) as client:
+                call = asyncio.create_task(client.call_tool("write_file", {"path": "a.txt", "content": content}))
+                while len(await served.services.store.approvals("local")) == 0 or not shown:
+                    await served.client.get("/livez")
+                [waiting] = await served.services.store.approvals("local")
+                path = f"/runs/{waiting.run}/approvals/{waiting.call}"
+                assert (await served.client.post(path, json={"decision": "deny", "note": "no"})).is_success
+                assert (await call).is_error
+                assert not (tmp_path / "work/a.txt").exists()
+                assert "can approve it" in shown[-1].message and "\u202e" not in shown[-1].message
+                assert shown[-1].requested_schema["properties"]["decision"]["enum"] == ["decide on the page", "deny"]  # type: ignore[union-attr]
+    assert len(shown) == 2
+
+
+def test_a_form_shows_characters_that_are_not_seen() -> None:
+    for hidden in ("\u202e", "\u200b", "\u2028", "\x7f", "\x9b", "\ud800", "\U000e0041", "\u3164", "\u2800", "\ufe0f"):
+        asked = {"name": "bash", "reason": "It may change files.", "arguments": {"command": f"rm {hidden}x é日"}}
+        message = form_of(asked)["message"]
+        escape = hidden.encode("unicode_escape").decode()
+        assert f'"rm {escape}x é日"' in message and hidden not in message
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -244,11 +279,40 @@ async def test_a_client_that_was_cut_off_takes_up_its_task(tmp_path: Path) -> No
         yes = {call: {"action": "accept", "content": {"decision": "approve"}}}
         await again.send("tasks/update", taskId=task["taskId"], inputResponses=yes)
         while (seen := await again.send("tasks/get", taskId=task["taskId"]))["status"] != "completed":
-            assert seen["status"] == "working"
+            assert seen["status"] in ("working", "input_required")
         assert answer_in(seen["result"]["content"][0]["text"]) == "It is written."
         assert seen["result"]["structuredContent"]["run"] == task["taskId"]
         assert (await Raw(served).send("tasks/get", taskId=task["taskId"]))["code"] == -32021
         assert (await again.send("tasks/get", taskId="run_other"))["code"] == -32602
+
+
+async def test_a_state_belongs_to_one_call_of_its_principal(tmp_path: Path) -> None:
+    secret = "sk-verysecretvalue12"
+    arguments = {"path": "a.txt", "content": secret}
+    async with serving(tmp_path, Scripted([]), approval_user="ask") as served:
+        served.services.redactor.add(secret)
+        ann, bob = [Raw(served, await bearer(served, name), elicitation={}) for name in ("ann", "bob")]
+        asked = await ann.send("tools/call", name="write_file", arguments=arguments)
+        [(call, form)] = asked["inputRequests"].items()
+        assert secret not in form["params"]["message"]
+        state = asked["requestState"]
+        yes = {"inputResponses": {call: {"action": "accept", "content": {"decision": "approve"}}}}
+        for client, name, those, wrong in (
+            (bob, "write_file", arguments, state),
+            (ann, "write_file", arguments | {"path": "b.txt"}, state),
+            (ann, "ask_agent", {"message": "x"}, state),
+            (ann, "write_file", arguments, "run_other 3"),
+            (ann, "write_file", arguments, ""),
+        ):
+            refused = await client.send("tools/call", name=name, arguments=those, requestState=wrong, **yes)
+            assert refused["code"] == -32602, refused
+        far = f"{state.partition(' ')[0]} {'9' * 5_000}"
+        again = await ann.send("tools/call", name="write_file", arguments=arguments, requestState=far)
+        assert again["inputRequests"] == asked["inputRequests"]
+        done = await ann.send("tools/call", name="write_file", arguments=arguments, requestState=state, **yes)
+        assert not done["isError"], done
+        assert len((await ann.send("tools/list", cursor="9" * 5_000))["tools"]) > 1
+    assert (tmp_path / "work/people/ann/a.txt").read_text() == "[redacted]", "as it was shown"
 
 
 async def test_a_task_is_cancelled(tmp_path: Path) -> None:
@@ -276,21 +340,23 @@ async def test_principals_have_their_own_only(tmp_path: Path) -> None:
         for headers in ({}, {"Authorization": "Bearer dgm_wrong"}):
             assert (await served.client.post("/mcp", json={}, headers=headers)).status_code == 401
         # A session of the older era belongs to the principal that has begun it.
-        begun = await served.client.post("/mcp", json=INITIALIZE, headers={**ann, "Accept": ACCEPT})
-        assert begun.status_code == 200
-        named = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Accept": ACCEPT}
-        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-        assert (await served.client.post("/mcp", json=ping, headers={**ann, **named})).status_code == 200
-        assert (await served.client.post("/mcp", json=ping, headers={**bob, **named})).status_code == 404
-        # Its streams are cut with its token.
-        async with served.client.stream("GET", "/mcp", headers={**ann, **named}) as stream:
-            assert stream.status_code == 200
-            await served.services.store.write(
-                [TokenRevoked(fingerprint(ann["authorization"].removeprefix("Bearer ")), time.time())]
-            )
-            await served.services.presence.revoked("ann")
-            with suppress(httpx2.RemoteProtocolError):
-                assert not [chunk async for chunk in stream.aiter_raw() if b"data:" in chunk]
+        url = str(served.client.base_url)
+        async with httpx2.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=NO_TLS) as one:
+            begun = await one.post("/mcp", json=INITIALIZE, headers={**ann, "Accept": ACCEPT})
+            assert begun.status_code == 200
+            named = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Accept": ACCEPT}
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            assert (await one.post("/mcp", json=ping, headers={**ann, **named})).status_code == 200
+            assert (await one.post("/mcp", json=ping, headers={**bob, **named})).status_code == 404
+            # Its streams are cut with its token.
+            async with one.stream("GET", "/mcp", headers={**ann, **named}) as stream:
+                assert stream.status_code == 200
+                await served.services.store.write(
+                    [TokenRevoked(fingerprint(ann["authorization"].removeprefix("Bearer ")), time.time())]
+                )
+                await served.services.presence.revoked("ann")
+                with suppress(httpx2.RemoteProtocolError):
+                    assert not [chunk async for chunk in stream.aiter_raw() if b"data:" in chunk]
 
 
 async def test_a_call_whose_server_was_killed_is_not_repeated(tmp_path: Path) -> None:

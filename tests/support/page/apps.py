@@ -25,7 +25,8 @@ const ask = (method, params = {}) => new Promise((resolve) => {
 addEventListener("message", ({ source, data }) => {
   if (source !== parent || data?.jsonrpc !== "2.0") return;
   if (data.method) heard.push(data);
-  if (data.method === "ui/resource-teardown") send({ id: data.id, result: {} });
+  if (data.method === "ui/resource-teardown")
+    Promise.resolve(window.ending?.()).then(() => send({ id: data.id, result: {} }));
   waits.get(data.id)?.(data.error ? data.error.code : data.result);
   waits.delete(data.id);
 });

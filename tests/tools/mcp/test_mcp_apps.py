@@ -32,7 +32,7 @@ async def shown(name: str = "show", config: ServerConfig | None = None) -> App:
         await ready(manager)
         result = await told(tool(manager, f"mcp__s__{name}"))
     assert result.ok and "has run" in result.text, "an app never fails a call"
-    assert result.app
+    assert isinstance(result.app, App)
     return result.app
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import CallToolResult
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, told, tool
 from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
@@ -108,6 +109,12 @@ async def waiting(manager: Manager, kept: Kept) -> AsyncGenerator[Progress | Res
     return call
 
 
+async def told_of(manager: Manager, context: Context) -> Result:
+    call = tool(manager, "mcp__s__wait").run({}, context)
+    [result] = [one async for one in call if isinstance(one, Result)]
+    return result
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_that_is_stopped_cancels_its_task(era: str) -> None:
     async with asyncio.timeout(START_S), tasking(era) as (manager, client):
@@ -136,6 +143,20 @@ async def test_the_next_server_goes_on_with_a_task_and_makes_no_second_call(era:
         assert [one.status for one in kept.tasks] == ["working", "completed"]
         assert len(await requested(client, "tools/call")) == 1
         assert not await requested(client, "tasks/cancel")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_task_is_over_although_its_time_was_up_before_it_was_polled(era: str) -> None:
+    async with asyncio.timeout(START_S), tasking(era) as (manager, client):
+        kept = Kept()
+        async with aclosing(await waiting(manager, kept)):
+            kept.goes_on = True
+        known = replace(kept.tasks[-1], since=time.time() - 1_000)  # it is kept for 600 s
+        unfinished = await told_of(manager, kept.context(known))
+        assert not unfinished.ok and "did not answer within 0" in unfinished.text, unfinished
+        await client.post("/finish")
+        late = await told_of(manager, kept.context(known))
+        assert late.ok and late.text.startswith("wait is done"), late
 
 
 async def test_tasks_hold_up_no_other_calls_of_their_server() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from mimetypes import guess_type
 from typing import Any
 
 from mcp import Client, MCPError
@@ -32,7 +33,7 @@ Fetch = Callable[..., Awaitable[PaginatedResult]]  # of one page, from `cursor` 
 
 
 class _Skills(PaginatedResult):
-    skills: list[RootModel[dict[str, Any]]]
+    skills: list[RootModel[Any]]  # one that is no object does not cost the others
 
 
 async def pages(fetch: Fetch, field: str, most: int) -> list[dict[str, Any]]:
@@ -69,7 +70,7 @@ async def list_offers(client: Client) -> Offers:
     prompts = await listed(client.list_prompts, "prompts") if has.prompts else ()
     skills = await listed(skill_page, "skills") if SKILLS in (has.extensions or ()) else ()
     offers = offers_of(resources, templates, prompts)
-    return replace(offers, skills=[{"name": "skills", "skill": one} for one in skills])
+    return replace(offers, skills=[{"name": "skills", "skill": one} for one in skills if isinstance(one, dict)])
 
 
 async def resource_result(client: Client, uri: object, offers: Offers) -> CallToolResult:
@@ -88,10 +89,13 @@ async def skill_result(
     if not (found := skill_file(skills, name)):
         raise UnusableDefinition("there is no such skill or file; a changed one waits until a person approves it")
     one, path = found
-    result = await client.read_resource(f"{one.name}/{path}")
+    uri = f"{one.name}/{path}"
+    result = await client.read_resource(uri)
     if fault := await asyncio.to_thread(fault_of, one, path, result.contents):
         on_change()
         raise UnusableDefinition(f"{fault}; a skill that has changed waits until a person approves it")
+    pinned = {"uri": uri, "mime_type": guess_type(path)[0], "meta": None}  # only the content has a digest
+    result.contents = [sent.model_copy(update=pinned) for sent in result.contents]
     beside = ", ".join(name for name in one.pinned["files"] if path == FILE != name)[:MAX_TEXT]
     note = [TextContent(text=f"[Its files, which read_skill shows by name/path: {beside}]")] if beside else []
     return CallToolResult(content=[*_blocks(result), *note])

@@ -56,18 +56,15 @@ export class AppCard {
     const parts = event.file ? [head, this.place, this.note, this.question, this.context] : this.note;
     const props = { class: "call-app", role: "group", "aria-label": this.label };
     this.element = h("div", { ...props, dataset: { border: String(event.border ?? true) } }, parts);
-    if (!event.file) this.#say("apps.shared");
+    if (!event.file) this.note.textContent = t("apps.shared");
     const seen = ([{ isIntersecting }]) => isIntersecting && !this.#app && !this.note.textContent && this.#start();
     new IntersectionObserver(seen, { rootMargin: "300px" }).observe(this.element);
-  }
-
-  #say(name) {
-    this.note.textContent = t(name);
   }
 
   /** Ends an app. It may end what it does unseen, if that is wanted; it begins again where it is shown again. */
   async leave({ politely = true } = {}) {
     const app = this.#app;
+    this.note.textContent = "";
     if (!app) return;
     this.#full?.close();
     running.delete(this);
@@ -78,7 +75,7 @@ export class AppCard {
     if (politely && isApart && app.isReady && document.body.moveBefore && app.frame.isConnected) {
       app.frame.hidden = true;
       move(app.frame, document.body);
-      await app.bridge.ask("ui/resource-teardown", {}, MS.end);
+      await app.bridge.ask("ui/resource-teardown", MS.end);
     }
     app.frame.remove();
     app.bridge?.abort();
@@ -89,13 +86,12 @@ export class AppCard {
   #stop(why, politely = false) {
     this.leave({ politely });
     this.place.hidden = true;
-    this.#say(why);
+    this.note.textContent = t(why);
   }
 
   /** From the beginning, in a frame of its own: nothing of the last one is left. */
   async #start() {
     this.leave();
-    this.note.textContent = "";
     if (running.size >= MOST.running) [...running][0].#stop("apps.stopped", true);
     running.add(this);
     const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts", title: this.label });
@@ -129,7 +125,7 @@ export class AppCard {
       if (event.source !== frame.contentWindow || event.origin !== (origin || "null")) return;
       const { ready, still, blocked } = Object(app.bridge.hear(event.data)?.artefact);
       if (still) this.#stop("apps.offline");
-      else if (blocked) this.#say("apps.blocked");
+      else if (blocked) this.note.textContent = t("apps.blocked");
       else if (ready && (app.loads += 1) <= MOST.loads) {
         app.bridge.abort();
         app.isReady = false;

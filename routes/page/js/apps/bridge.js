@@ -21,7 +21,7 @@ const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id.l
 export class Bridge {
   #heard = { since: 0, weight: 0 };
   #open = new Map(); // requests of the app by id: what aborts them
-  #asked = []; // what takes the answers to ours, whose ids are their places
+  #answered = null; // what takes the answer to our own request
 
   /** `methods`: by name, `(params, signal) => result`; `flooded()` is called once an app says more than can be read. */
   constructor(send, methods, flooded) {
@@ -34,7 +34,7 @@ export class Bridge {
     if (this.#isLoud(1 + characters / LONG)) return this.flooded();
     if (message?.jsonrpc !== "2.0") return message;
     const { id, method, params = {} } = message;
-    if (method === undefined) return void (Number.isSafeInteger(id) && this.#asked[id]?.());
+    if (method === undefined) return void this.#answered?.();
     const isNotice = id === undefined;
     const isWhole = typeof method === "string" && isObject(params) && (isNotice || (isId(id) && !this.#open.has(id)));
     if (isWhole && method === "notifications/cancelled") return this.#open.get(params.requestId)?.abort();
@@ -52,12 +52,10 @@ export class Bridge {
     this.send({ jsonrpc: "2.0", method, params });
   }
 
-  /** Sends a request. Resolves when it is answered, at the latest after `wait_ms`. */
-  ask(method, params, wait_ms) {
-    return new Promise((resolve) => {
-      setTimeout(resolve, wait_ms);
-      this.send({ jsonrpc: "2.0", id: this.#asked.push(resolve) - 1, method, params });
-    });
+  /** Sends the last request. Resolves when it is answered, at the latest after `wait_ms`. */
+  ask(method, wait_ms) {
+    this.send({ jsonrpc: "2.0", id: 0, method, params: {} });
+    return new Promise((resolve) => setTimeout((this.#answered = resolve), wait_ms));
   }
 
   /** What the app has asked for is not answered any more. */

@@ -152,7 +152,7 @@ WRONG: list[tuple[list[dict[str, Any]], str, str]] = [
     ([{"type": "compaction"}], "input.0.encrypted_content", "is missing"),
     ([{"type": "compaction", "encrypted_content": "gAAAAA"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "compaction", "encrypted_content": "dragoman1.%%"}], "input.0.encrypted_content", "another server's"),
-    ([{"type": "compaction", "encrypted_content": "dragoman1.\u00e9"}], "input.0.encrypted_content", "another server's"),
+    ([{"type": "compaction", "encrypted_content": "dragoman1.é"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "configuration_update", "reasoning": "low"}, CONVERSATION[0]], "reasoning", "send an object"),
 ]
 
