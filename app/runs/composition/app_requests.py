@@ -6,6 +6,7 @@ person has confirmed it, and what it gives the model is data of the person's nex
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from app.storage.sessions import APP as KEPT
 from app.storage.sessions import AppState
 from app.transcript.run_request import MAX_LINE, DirectCall, NotFound, RunRequest, is_of_app
 from tools.mcp.offer_calls import RequestFailed
+from tools.process.process_tree import run_shielded
 from tools.tool import APP
 
 Method = Literal["tools/call", "resources/read", "ui/message", "ui/update-model-context", "ui/open-link", "state"]
@@ -85,7 +87,11 @@ class AppRequests(Struct, frozen=True):
             if sum(map(is_of_app, await runs.waiting(session))) >= MOST_WAITING:
                 raise AppRefused(f"{MOST_WAITING} calls of apps wait in this conversation already.")
             agent, row = await self._start("", DirectCall(named[0].name, arguments, "app"))
-        await runs.ended(row.id)
+        try:
+            await runs.ended(row.id)
+        except asyncio.CancelledError:  # the page has gone: nothing gets the result
+            await run_shielded(runs.cancel(row.id))
+            raise
         if agent.scope.app_results:
             return agent.scope.app_results[0]
         logged = [json.loads(one.data) for one in await self.factory.store.events(row.id, 0, ALL)]

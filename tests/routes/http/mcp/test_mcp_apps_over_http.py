@@ -313,6 +313,16 @@ async def test_an_app_learns_why_its_call_failed(tmp_path: Path) -> None:
     assert result["isError"] and "went away during the call" in result["content"][0]["text"]
 
 
+async def test_a_call_of_an_app_ends_with_its_request(tmp_path: Path) -> None:
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, _ = await waiting_call(served, shown)
+        calling.cancel()
+        async with asyncio.timeout(LIMIT_S):
+            await served.services.runs.ended(run)
+        assert (await served.events(run))[-1]["reason"] == "cancelled"
+        assert (await served.client.get("/approvals")).json()["approvals"] == []
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
 async def test_a_call_of_an_app_ends_with_its_server(is_killed: bool, tmp_path: Path) -> None:
     """It is beside the conversation, and the app that waited for it is gone."""
