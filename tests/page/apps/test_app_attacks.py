@@ -163,10 +163,12 @@ ATTACKS: dict[str, Attack] = {
         image: () => { const form = add("form", { action: `${where}/image` });
           add("input", { type: "image" }, form).click() },
         frames: () => { for (const target of ["_self", "_parent", "_top", "_blank", "other"])
-          for (const method of ["get", "post"]) add("form", { action: `${where}/${target}`, method, target }).submit() },
+          for (const method of ["get", "post"])
+            add("form", { action: `${where}/${target}`, method, target }).submit() },
         base: () => { add("base", { href: where }, document.head); add("form", { action: "/base" }).submit() },
-        schemes: () => { for (const action of ["javascript:parent.postMessage(1, '*')", "data:text/html,x", "mailto:a@b"])
-          add("form", { action, target: "_top" }).submit() },
+        schemes: () => {
+          for (const action of ["javascript:parent.postMessage(1, '*')", "data:text/html,x", "mailto:a@b"])
+            add("form", { action, target: "_top" }).submit() },
         events: () => new Promise((resolve) => { const form = add("form", { action: `${where}/event` });
           add("button", {}, form); form.addEventListener("submit", () => resolve("heard"));
             form.requestSubmit() }),

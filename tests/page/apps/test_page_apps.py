@@ -313,7 +313,9 @@ async def test_an_app_of_the_extensions_own_kit_works_as_it_is(tmp_path: Path) -
         frame = apps(page).frame_locator("iframe")
         time = frame.get_by_text("T", exact=False).filter(has_text="20").first
         await expect(time).to_be_visible()
-        async with page.expect_response(lambda one: one.request.method == "POST" and one.url.endswith("/app")) as called:
+        async with page.expect_response(
+            lambda one: one.request.method == "POST" and one.url.endswith("/app")
+        ) as called:
             await frame.get_by_role("button", name="Get Server Time").dispatch_event("click")
         assert (await called.value).status == 200
         await frame.get_by_role("button", name="Send Message").dispatch_event("click")
@@ -321,7 +323,9 @@ async def test_an_app_of_the_extensions_own_kit_works_as_it_is(tmp_path: Path) -
         await expect(page.get_by_text("I have read it.")).to_be_visible()
         words = page.get_by_role("group", name="From the app of basic, confirmed by you")
         for _ in range(2):
-            await expect(page.locator(".run")).to_have_count(2)  # a call of the app is no turn: the app shows its result
+            await expect(page.locator(".run")).to_have_count(
+                2
+            )  # a call of the app is no turn: the app shows its result
             await expect(words).to_be_visible()
             await expect(page.get_by_text("Untrusted data of the app")).to_have_count(0)
             await page.reload()

@@ -157,7 +157,8 @@ class TaskFollower:
         session = session or await self._server.connected(ANSWER_S)
         context = CallContext(self._call.tool, self._call.context)
         request = _TaskRequest(method=method, params={"taskId": self._call.task, **params})
-        send = session.request(context, method, lambda client: client.session.send_request(request, _ANY))
+        # Its operation is the call: a poll would replace what the call's span says, and be counted with each.
+        send = session.request(context, "", lambda client: client.session.send_request(request, _ANY))
         asking = self._begin(send, context)
         try:
             await wait_at_most(limit_s, context.woken)

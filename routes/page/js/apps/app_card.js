@@ -138,7 +138,8 @@ export class AppCard {
     sized.observe(frame);
     watchLook(this.#tell, signal);
     // What waits for a decision of a person is not hidden by an app.
-    const waits = (rows) => rows.some(({ session }) => session === this.session) && this.#full?.close();
+    const isHere = ({ session, path = [] }) => [{ session }, ...path].some((one) => one.session === this.session);
+    const waits = (rows) => rows.some(isHere) && this.#full?.close();
     const stop = this.isPast ? null : this.store.watch("approvals", waits);
     signal.addEventListener("abort", () => [sized.disconnect(), stop?.()]);
     this.place.hidden = false;
