@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -160,17 +161,22 @@ class Part(Struct, frozen=True):
 
 def parts_of(entries: Sequence[Entry], known: int = -1) -> list[Part]:
     """Entries in parts that begin with a turn and leave no call without its result; of `known` ones the first."""
-    results = {entry.call: at for at, entry in enumerate(entries) if entry.kind in RESULTS and entry.call}
-    digest, parts, begin, size, until = hashlib.sha256(), list[Part](), 0, 0, 0
+    results = Counter(entry.call for entry in entries if entry.kind in RESULTS)
+    digest, parts, begin, size, open_calls = hashlib.sha256(), list[Part](), 0, 0, set[str]()
     for at, entry in enumerate([*entries, None]):
-        may_end = size > LONGEST_TURN or (size > PART and at > until and entry and entry.kind == "user")
+        may_end = size > LONGEST_TURN or (size > PART and not open_calls and entry and entry.kind == "user")
         is_end = entry is None or (may_end and entry.kind not in RESULTS)
         if at == known or (at > known and is_end and at > begin):
             parts.append(Part(begin, at, {"entries": at, "digest": digest.hexdigest()}))
             begin, size = at, 0
         if entry:
             digest.update(entry.item)
-            size, until = size + len(entry.item), max(until, results.get(entry.call, 0))
+            size += len(entry.item)
+            if entry.kind in RESULTS:
+                results[entry.call] -= 1
+                open_calls.discard(entry.call)
+            elif entry.call and results[entry.call] > 0:
+                open_calls.add(entry.call)
     return parts
 
 

@@ -276,8 +276,8 @@ async def test_a_long_transcript_is_stored_in_parts_that_are_whole(tmp_path: Pat
         assert len(set(calls)) == 4 and calls == [one["call"] for one in found if one["role"] == "tool"]
         assert (await served.client.get("/audit")).text.count(f"import {session}") == 3  # 5, 10 and 5 messages
         assert await one_of(served, "claude", turn * 4) == (session, "unchanged")
-        log = (await served.client.get(f"/sessions/{session}/log")).json()["runs"]
-        assert len(log) == 4 and [run["created"] for run in log] == sorted({run["created"] for run in log})
+        runs = (await served.client.get(f"/sessions/{session}")).json()["runs"]
+        assert len(runs) == 8 and [run["created"] for run in runs] == sorted({run["created"] for run in runs})
 
 
 def test_parts_end_where_no_call_is_open() -> None:
