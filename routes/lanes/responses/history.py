@@ -131,3 +131,10 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
     **dict.fromkeys(BUILT_IN, History._call),
     **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._output),
 }
+
+
+def unknown_types(body: Node) -> list[str]:
+    """The types among a request's items that no reader takes, a few of them."""
+    items = body.children("input") if isinstance(body.fields.get("input"), list) else []
+    types = (item.text("type") for item in items)
+    return sorted({kind[:40] for kind in types if kind and kind not in READERS})[:5]

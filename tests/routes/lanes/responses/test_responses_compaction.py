@@ -149,6 +149,7 @@ WRONG: list[tuple[list[dict[str, Any]], str, str]] = [
     ([TRIGGER, CONVERSATION[0]], "input.1.type", "has to be the last item"),
     ([TRIGGER, TRIGGER], "input.1.type", "has to be the last item"),
     ([TRIGGER], "input", "is missing"),
+    ([{"type": "weather_call"}], "input", "(weather_call); send a message"),
     ([{"type": "compaction"}], "input.0.encrypted_content", "is missing"),
     ([{"type": "compaction", "encrypted_content": "gAAAAA"}], "input.0.encrypted_content", "another server's"),
     ([{"type": "compaction", "encrypted_content": "dragoman1.%%"}], "input.0.encrypted_content", "another server's"),
