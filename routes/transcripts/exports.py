@@ -95,16 +95,16 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
     """Pieces of Markdown, and attachments."""
     yield f"# {session['title']}"
     for message in session["messages"]:
-        role, said = message["role"], message.get("shown") or message["text"]
+        role, content = message["role"], message.get("shown") or message["text"]
         if role == "tool":
             result = text("terminal.export.result", words, name=message.get("name") or "tool")
-            yield f"**{result}**\n\n{_fenced(said)}"
+            yield f"**{result}**\n\n{_fenced(content)}"
         else:
             who = "assistant" if role == "assistant" else "app" if message.get("app") else "you"
             yield f"## {text(f'terminal.export.{who}', words, server=message.get('app', ''))}"
-            yield said
+            yield content
         for call in message.get("calls", ()):
-            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in said:  # else it stands in the text
+            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in content:  # else it stands in the text
                 arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
                 yield f"**{call['name']}**\n\n{_fenced(arguments, 'json')}"
         yield from message.get("attachments", ())
@@ -113,10 +113,10 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
         yield document["text"]
 
 
-def _fenced(said: str, language: str = "") -> str:
+def _fenced(content: str, language: str = "") -> str:
     """A block of code, whose fence is longer than any inside."""
-    fence = "`" * (1 + max(map(len, TICKS.findall(said)), default=2))
-    return f"{fence}{language}\n{said}\n{fence}"
+    fence = "`" * (1 + max(map(len, TICKS.findall(content)), default=2))
+    return f"{fence}{language}\n{content}\n{fence}"
 
 
 EXPORTS: Mapping[str, Export] = {

@@ -34,12 +34,12 @@ OF_CODEX = ("<environment_context>", "<user_instructions>", "# AGENTS.md instruc
 
 
 class Record(Struct):
-    """Content of a record: `said` are items, each with its time. A sub-agent has a conversation of its own."""
+    """Content of a record: `timed` are items, each with its time. A sub-agent has a conversation of its own."""
 
     id: Any = None
     title: Any = None
     model: Any = None
-    said: Iterable[tuple[Any, Item]] = ()
+    timed: Iterable[tuple[Any, Item]] = ()
     agent: str = ""
     labels: Any = None
 
@@ -71,7 +71,7 @@ class Transcript(Struct):
         self.id = self.id or word_of(record.id)
         self.title, self.model = word_of(record.title) or self.title, word_of(record.model) or self.model
         self.labels += record.labels.split() if isinstance(record.labels, str) else []
-        for at, item in record.said:
+        for at, item in record.timed:
             kind, role = item.get("type", "message"), item.get("role")
             if kind not in KEPT or role in ("system", "developer"):
                 self.left_out += 1
@@ -143,8 +143,8 @@ def read_claude(record: Item) -> Record:
     items = list(items_of_blocks(kind, message.get("content"))) if kind in ("user", "assistant") else []
     if record.get("isMeta") and all(item["type"] == "message" for item in items):
         items = [LEFT_OUT]
-    said = [(record.get("timestamp"), item) for item in items]
-    return Record(f"{word_of(record.get('sessionId'))}/{agent}".rstrip("/"), title, message.get("model"), said, agent)
+    timed = [(record.get("timestamp"), item) for item in items]
+    return Record(f"{word_of(record.get('sessionId'))}/{agent}".rstrip("/"), title, message.get("model"), timed, agent)
 
 
 def read_codex(record: Item) -> Record:
@@ -159,17 +159,17 @@ def read_codex(record: Item) -> Record:
         item = _call(item.get("call_id"), "local_shell", item.get("action"))
     elif item.get("role") == "user" and any(word.startswith(OF_CODEX) for word in words):
         item = LEFT_OUT
-    return Record(said=[(record.get("timestamp"), item)])
+    return Record(timed=[(record.get("timestamp"), item)])
 
 
 def read_opencode(record: Item) -> Record:
     """The output of `opencode export`: a session, and its messages with their parts."""
-    info, said, model = _fields(record.get("info")), list[tuple[Any, Item]](), None
+    info, timed, model = _fields(record.get("info")), list[tuple[Any, Item]](), None
     for message in _objects(record.get("messages")):
         about = _fields(message.get("info"))
         model, at = about.get("modelID") or model, _fields(about.get("time")).get("created")
-        said += [(at, item) for item in items_of_blocks(about.get("role"), message.get("parts"))]
-    return Record(info.get("id"), info.get("title"), model, said)
+        timed += [(at, item) for item in items_of_blocks(about.get("role"), message.get("parts"))]
+    return Record(info.get("id"), info.get("title"), model, timed)
 
 
 def read_responses(record: Item) -> Record:
@@ -179,18 +179,18 @@ def read_responses(record: Item) -> Record:
     return Record(
         about.get("session"),
         about.get("title"),
-        said=[(None, one) for one in _objects(items)],
+        timed=[(None, one) for one in _objects(items)],
         labels=about.get("labels"),
     )
 
 
 def read_dragoman(record: Item) -> Record:
     """The exports of this server as JSON."""
-    said, files = list[tuple[Any, Item]](), _fields(record.get("files"))
+    timed, files = list[tuple[Any, Item]](), _fields(record.get("files"))
     for message in _objects(record.get("messages")):
         at = message["at"] * 1000 if isinstance(message.get("at"), float) else None
-        said += [(at, item) for item in items_of(message, files)] if "role" in message else []
-    return Record(record.get("id"), record.get("title"), said=said, labels=record.get("labels"))
+        timed += [(at, item) for item in items_of(message, files)] if "role" in message else []
+    return Record(record.get("id"), record.get("title"), timed=timed, labels=record.get("labels"))
 
 
 FORMATS: Mapping[str, Callable[[Item], Record]] = {

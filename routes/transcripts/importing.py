@@ -191,7 +191,7 @@ async def _append(
     for file in files:
         conversation.keep_file(file)
     for message in messages:
-        if marks and message.role == "assistant":  # in a file, anybody may have written it
+        if marks and message.role == "assistant":  # the writer of a file is unknown
             marks.watch(Message("user", message.text, untrusted=True))
         conversation.append(message)
         await asyncio.sleep(0)
