@@ -52,6 +52,12 @@ def without_codes(text: str) -> str:
     return _DATA.sub(lambda found: found[0].replace(f"{found[2]}]", "]"), text) if "[end " in text else text
 
 
+def data_in(text: str) -> str:
+    """Return what stands between the first delimiters of `as_data`, else the text."""
+    found = _DATA.search(text)
+    return text[found.end(1) : found.start(3)] if found else text
+
+
 def without_data(text: str, instead: str) -> str:
     """The text with something else in place of all data of `as_data`."""
     return _DATA.sub(lambda found: f"{found[1]}{instead}{found[3]}", text)

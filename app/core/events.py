@@ -172,7 +172,7 @@ class ToolApp(Struct, frozen=True):
 
     `file` and `result` are files of the session (`GET /sessions/{id}/files/{sha256}`): the page as it was then, and the
     whole result as JSON. `csp` are the domains that an admin has allowed (`connectDomains`, `resourceDomains`,
-    `frameDomains`, `baseUriDomains`); `border` is the page's wish.
+    `frameDomains`, `baseUriDomains`; the page gives an app the first two); `border` is the page's wish.
     """
 
     type: ClassVar[str] = "tool.app"

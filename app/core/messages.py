@@ -59,7 +59,8 @@ class Message(Struct, frozen=True):
     made native calls in it, as `endpoint/model`. `recalled` is what the memory has put beside a
     person's words, as models get it.
     `labels` are the sensitivity labels of what a result may hold. `sender` is the kind of source whose words a user's
-    message has, where that is not the person, or the message is untrusted for what came with them.
+    message has, where that is not the person, or the message is untrusted for what came with them. `app` is the server
+    whose app has proposed what the person has confirmed; then `shown` are the bare words.
     """
 
     role: Role
@@ -80,6 +81,7 @@ class Message(Struct, frozen=True):
     recalled: str = ""
     labels: tuple[str, ...] = ()
     sender: SourceKind | Literal[""] = ""
+    app: str = ""
 
 
 FIELDS = Message.__struct_fields__

@@ -31,7 +31,7 @@ from app.policy.policy_context import Writes
 from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
-from app.runs.direct_call import DirectAgent, direct_agent
+from app.runs.direct_call import direct_agent
 from app.runs.recovery.left_off import SUSPENDED, LeftOff
 from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
@@ -53,6 +53,7 @@ from app.transcript.run_request import (
     RunRequest,
     SessionBusy,
     Stopping,
+    direct_call_of,
     is_open_to,
     names_behind,
 )
@@ -62,8 +63,8 @@ from tools.base.tasks import gather_all
 
 logger = logging.getLogger(__name__)
 ONE_ROUND = (
-    "Run {run} relays one answer, writes a summary or makes one call, so it takes no message. "
-    "Send it with the next request."
+    "Run {run} makes one call, relays one answer or writes a summary, so it takes no message. Send it with the next "
+    "request."
 )
 Resume = Callable[[RunRow, str | None], Awaitable[bool]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
@@ -386,7 +387,7 @@ class RunManager:
         Raises RunOver, InboxFull, UnsafeName, StoreFailed.
         """
         live = self._live.get(run)
-        if live and (isinstance(live.agent, DirectAgent) or not live.agent.takes_messages):
+        if live and (not live.agent.takes_messages or direct_call_of(live.row)):
             raise RunOver(ONE_ROUND.format(run=run))
         try:
             if live is None:

@@ -44,7 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
-from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, has_mark, is_of_app, sender_of
+from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, as_sent, has_mark, is_of_app, sender_of
 from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
 
@@ -319,6 +319,7 @@ class RunTask:
                 untrusted = turn is not None and turn.untrusted
                 sender = sender_of(self.row)
                 message = replace(message, at=self.row.created, untrusted=untrusted, sender=sender)  # late, perhaps
+                message = as_sent(self.row, message)
                 conversation.append(beside.put(message) if beside else message)
             else:
                 conversation.append(message)

@@ -13,6 +13,9 @@ from tools.base.hidden_fields import repr_without
 ALL = 1 << 40  # as a limit: more events than a log can have
 
 
+OF_APP = '{"of_app": true'  # how the policy of a call of an app begins: nothing inside of it is taken for that
+
+
 class RunRow(Change, frozen=True):
     """`state` is `queued`, `running` or, once it has ended, the reason or error code of its terminal event.
 
@@ -138,8 +141,11 @@ class RunStore(ChangeWriter, Protocol):
     async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
         """The first run of each of the sessions that has one of its own."""
 
-    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
-        """Runs of a session, newest first; only those that precede `before`, if it is given."""
+    async def last_runs(self, session: str, before: str | None, limit: int, *, apps: bool = True) -> list[RunRow]:
+        """Runs of a session, newest first; only those that precede `before`, if it is given.
+
+        Without `apps`, calls of apps that went well are left out, but for the newest run.
+        """
 
     async def ended_runs(self, since: float) -> list[RunRow]:
         """Runs of all principals that ended after that time, oldest first."""

@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, convert, field, to_builtins
+from msgspec.structs import replace
 
 from app.core.attachments import File
+from app.core.data_delimiters import data_in
 from app.core.events import Notice
 from app.core.messages import Message
 from app.core.spans import SourceKind
 from app.storage.changes import Change
 from app.storage.people.members import bot_of
 from app.storage.principals import Principal
-from app.storage.runs import HelperRow, RunRow
+from app.storage.runs import OF_APP, HelperRow, RunRow
 from app.storage.schedules import ScheduleRow, TriggerRow
 from app.transcript.titles import NAMELESS, title_of
 
@@ -34,6 +36,7 @@ KNOWN = "known"  # its words are to be known again when a client sends them
 IMPORTED = "imported"  # its log is made of a transcript of another program: nothing of it has happened here
 SPEAKER = "speaker"  # the member of a bot that speaks for the account whose run it is
 CALL = "call"  # that is all of it
+PROPOSED = "proposed_by"  # the app of this server proposed the message, and the person has confirmed it
 TIME_LIMIT_S = 7200.0
 
 
@@ -142,6 +145,12 @@ def is_open_to(row: RunRow | ScheduleRow | TriggerRow, principal: Principal) -> 
     return row.principal == principal.name and (not principal.is_linked or speaker_of(row) == principal.member)
 
 
+def as_sent(row: RunRow, message: Message) -> Message:
+    """Return the message of a run; people are shown the words of an app without what delimits them for models."""
+    app = json.loads(row.policy).get(PROPOSED) if PROPOSED in row.policy else None
+    return replace(message, shown=data_in(message.text), app=app) if app else message
+
+
 def direct_call_of(row: RunRow) -> DirectCall | None:
     """Return the call that is all of a run; None for a run of a model."""
     call = json.loads(row.policy).get(CALL) if CALL in row.policy else None
@@ -150,7 +159,7 @@ def direct_call_of(row: RunRow) -> DirectCall | None:
 
 def is_of_app(row: RunRow) -> bool:
     """Return True for a call of an app, which is beside the conversation: it ends with its server."""
-    return (call := direct_call_of(row)) is not None and call.source == "app"
+    return row.policy.startswith(OF_APP)
 
 
 def names_behind(row: RunRow) -> set[str]:
@@ -183,7 +192,8 @@ class RunRequest(Struct, frozen=True):
     `conversation`: the session is the one of this key of the client's, which a new one gets.
     `subject` is what the title of a new session is made of, where that is not the message.
     `modes` are those of the conversation that a new session goes on from.
-    `call` is all that the run does: no model is asked (`app.runs.direct_call`).
+    `call` is all that the run does: no model is asked (`app.runs.direct_call`). `app` is the server whose app has
+    proposed the message, which is delimited.
     `tied`: the run ends when its client leaves. `run` and `new_session` are the ids of the run and of a new session,
     where another server has chosen them; a `parked` run is stored and left to the servers that may have it.
     """
@@ -220,6 +230,7 @@ class RunRequest(Struct, frozen=True):
     subject: str = ""
     modes: Mapping[str, Any] = field(default_factory=dict)
     call: DirectCall | None = None
+    app: str = ""
 
     @property
     def has_message(self) -> bool:
@@ -234,11 +245,14 @@ class RunRequest(Struct, frozen=True):
         true: dict[str, Any] = {name: True for name, value in marks.items() if value}
         if self.traceparent:
             true[TRACEPARENT] = self.traceparent
+        if self.app:
+            true[PROPOSED] = self.app
         if self.labels:
             true[LABELS] = list(self.labels)
         if self.call:
             true[CALL] = to_builtins(self.call)
-        return json.dumps(json.loads(self.policy) | true) if true else self.policy
+        head = json.loads(OF_APP + "}") if self.call and self.call.source == "app" else {}
+        return json.dumps(head | json.loads(self.policy) | true) if true else self.policy
 
     @property
     def title(self) -> str:

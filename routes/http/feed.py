@@ -24,7 +24,7 @@ from app.runs.session_stream import Asked, Followed, Following, Position
 from app.storage.changes import StoreFailed
 from app.storage.principals import Principal
 from app.storage.runs import EventRow
-from app.transcript.run_request import NotFound
+from app.transcript.run_request import NotFound, as_sent
 from routes.http.dashboard_state import Changes, Row, Seen, state_of
 from routes.http.runs import run_fields
 from routes.protocol.errors import Refused
@@ -184,7 +184,7 @@ def _request_frame(pending: Asked) -> str:
 
 def asked_fields(pending: Asked) -> dict[str, Any]:
     """The request of a run: `message` as GET /sessions/{id} has it."""
-    message = shown(pending.message) if pending.message else None
+    message = shown(as_sent(pending.row, pending.message)) if pending.message else None
     fields = {name: value for name, value in run_fields(pending.row).items() if name != "id"}
     return {"run": pending.row.id} | fields | {"message": message}
 

@@ -16,7 +16,7 @@ from app.log.log_compaction import joined_rows
 from app.redaction.redactor import Redactor
 from app.runs.session_stream import Asked
 from app.storage.store import Store
-from app.transcript.run_request import MAX_LINE
+from app.transcript.run_request import MAX_LINE, is_of_app
 from routes.http.branching.branches import log_fields
 from routes.http.feed import asked_fields
 from routes.protocol.errors import Refused
@@ -53,7 +53,8 @@ async def session_log(request: Request) -> Response:
     most = query_number(request, "runs", USUAL, least=1, most=MOST_BARE if bare else MOST)
     if before and not await services.store.holds_run(session.id, await services.runs.run(before, principal)):
         raise Refused(400, "invalid_query", f"before: run {before[:40]!a} is not of session {session.id}")
-    rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1)
+    rows = await services.store.last_runs(session.id, before, max(most, MAX_LINE) + 1, apps=False)
+    rows = [row for row in rows if not (bare and is_of_app(row))]
     under_way = [place for place, row in enumerate(rows) if row.ended is None]  # newest first
     first = max(under_way, default=None) if before is None else None
     runs_json, size, cursor = list[str](), 0, None

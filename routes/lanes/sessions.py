@@ -31,12 +31,13 @@ from app.storage.files.reading import Files
 from app.storage.principals import Principal
 from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import UNASKED, CallResult, RunRequest, is_open_to
+from app.transcript.run_request import LANE, UNASKED, CallResult, RunRequest, is_of_app, is_open_to
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
 from routes.lanes.event_text import fields_of
 from routes.lanes.lane import LaneRequest
 from routes.lanes.models import conversation_of
+from routes.lanes.responses.response import COMPACTION
 from routes.protocol.errors import Refused
 from routes.services import Services
 
@@ -196,6 +197,9 @@ class LaneSessions(Struct, frozen=True):
         if row is None or not is_mine or (row.ended is not None and not await self.store.events(row.id, 0, 1)):
             problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
             raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
+        if COMPACTION in json.loads(row.policy).get(LANE, {}).get("echo", {}):
+            problem = "The previous response is a compaction. Send its item as input instead."
+            raise Refused(400, "invalid_request", problem, param="previous_response_id")
         return row
 
     async def named_run(self, request: LaneRequest) -> RunRow | None:
@@ -265,8 +269,9 @@ class LaneSessions(Struct, frozen=True):
 
     async def _last_asked(self, session: str) -> RunRow | None:
         """Return the last run that a client has begun in a session, of its newest ones."""
-        newest = await self.store.last_runs(session, None, NEWEST)
-        return next((row for row in newest if not json.loads(row.policy).get(UNASKED)), None)
+        newest = await self.store.last_runs(session, None, NEWEST, apps=False)
+        asked = (row for row in newest if not (is_of_app(row) or json.loads(row.policy).get(UNASKED)))
+        return next(asked, None)
 
     async def _forked(self, run: RunRow, new: Sequence[Message], files: Sequence[File]) -> RunRequest:
         earlier = await self.history(run.id)

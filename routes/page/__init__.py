@@ -89,7 +89,7 @@ FRAME_POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'self'",
-        "sandbox allow-scripts",
+        "sandbox allow-scripts allow-forms",  # for the event `submit`: `form-action` lets none out
         "require-trusted-types-for 'script'",  # what becomes HTML is read for frames first
         "trusted-types own default",
     )

@@ -196,7 +196,7 @@ def _line(row: SessionRow, *, is_busy: bool) -> str:
 
 def _shown(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
-        text = message.text if message.shown is None else message.shown
+        text = message.text if message.shown is None or message.app else message.shown
         if message.role == "tool":
             more = "…" if len(text) > RESULT_CHARACTERS else ""
             yield f"[result of {message.name}]\n{text[:RESULT_CHARACTERS]}{more}"

@@ -33,7 +33,7 @@ async def earlier_calls(
     answered = {one.call for one in results}
     if all(call.id in answered for call in unanswered(messages)):
         return EarlierCalls()
-    runs = [one.id for one in await store.last_runs(row.session, None, RUNS_LOOKED_AT)]
+    runs = [one.id for one in await store.last_runs(row.session, None, RUNS_LOOKED_AT, apps=False)]
     started = {call for run in runs for call in await store.started_calls(run)}
     return EarlierCalls(started, {call for run in runs for call in await store.handed_calls(run)})
 
@@ -78,7 +78,7 @@ async def begins_in(store: Store, row: RunRow, messages: Sequence[Message]) -> i
     """Return where a run begins in the history. One without a message of its own begins behind the runs before it."""
     if (found := request_in(row, messages)) is not None:
         return found
-    for earlier in await store.last_runs(row.session, row.id, RUNS_LOOKED_AT):
+    for earlier in await store.last_runs(row.session, row.id, RUNS_LOOKED_AT, apps=False):
         if until := await store.messages_until(row.session, earlier.id):
             return len(until)
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from app.storage.changes import Change
 from app.storage.runs import (
     KEY_LIFE_S,
+    OF_APP,
     HelperRow,
     InboxRow,
     InboxTaken,
@@ -65,6 +66,19 @@ RUNS_BEFORE = select(
     RunRow,
     "runs",
     f"WHERE session = ? AND created <= ? AND (created, rowid) < {OTHER_RUN} ORDER BY created DESC, rowid DESC LIMIT ?",
+)
+OF_APP_DONE = f"state = 'answered' AND policy LIKE '{OF_APP}%'"
+NEWEST = """
+    (created, rowid) = (SELECT own.created, own.rowid FROM runs AS own WHERE own.session = runs.session
+    ORDER BY own.created DESC, own.rowid DESC LIMIT 1)
+"""
+LAST_TURNS, TURNS_BEFORE = (
+    select(
+        RunRow,
+        "runs",
+        f"WHERE session = ? AND created <= ? AND {which} ORDER BY created DESC, rowid DESC LIMIT ?",
+    )
+    for which in (f"(NOT ({OF_APP_DONE}) OR {NEWEST})", f"NOT ({OF_APP_DONE}) AND (created, rowid) < {OTHER_RUN}")
 )
 ENDED = select(RunRow, "runs", "WHERE ended > ? ORDER BY ended")
 UNFINISHED = select(RunRow, "runs", "WHERE state IN ('queued', 'running') ORDER BY created")
@@ -129,14 +143,15 @@ class SqlRuns(SqlBranches):
     async def first_runs(self, sessions: Sequence[str]) -> list[RunRow]:
         return await self._rows(FIRST_RUNS, json.dumps(list(sessions)))
 
-    async def last_runs(self, session: str, before: str | None, limit: int) -> list[RunRow]:
+    async def last_runs(self, session: str, before: str | None, limit: int, *, apps: bool = True) -> list[RunRow]:
         found: list[RunRow] = []
+        last, earlier = (LAST_RUNS, RUNS_BEFORE) if apps else (LAST_TURNS, TURNS_BEFORE)
         for part in reversed(await self.parts(session)):
             left = limit - len(found)
             if before is None:
-                found += await self._rows(LAST_RUNS, *part, left)
+                found += await self._rows(last, *part, left)
             else:
-                found += await self._rows(RUNS_BEFORE, *part, before, left)
+                found += await self._rows(earlier, *part, before, left)
             if len(found) >= limit:
                 break
         return found

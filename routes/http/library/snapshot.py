@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.core.data_delimiters import without_data
+from app.core.data_delimiters import data_in, without_data
 from app.core.events import TextReclassified
 from app.core.messages import shown
 from app.log.log_compaction import joined_rows
@@ -62,7 +62,7 @@ class Snapshot(Struct, frozen=True):
 async def snapshot(store: Store, redactor: Redactor, session: str, options: ShareOptions) -> Snapshot:
     """Return what the ended runs of a session have shown, without secrets. Raises StoreFailed."""
     runs, size, before, files = list[Row](), 0, None, set[str]()
-    while rows := await store.last_runs(session, before, PAGE):
+    while rows := await store.last_runs(session, before, PAGE, apps=False):
         for row in rows:
             if row.ended is None or is_of_app(row):
                 continue
@@ -86,12 +86,9 @@ async def _run(store: Store, session: str, row: RunRow, options: ShareOptions) -
 
 def _message(message: Mapping[str, Any], options: ShareOptions) -> Row:
     files = [_attachment(one, options) for one in message.get("attachments") or ()]
-    return {
-        "role": "user",
-        "text": _words(message.get("text", ""), options),
-        "at": message.get("at"),
-        "attachments": files,
-    }
+    text = _words(message.get("text", ""), options)
+    row = {"role": "user", "text": text, "at": message.get("at"), "attachments": files}
+    return row | {"app": message["app"], "shown": data_in(text)} if message.get("app") else row
 
 
 def _words(text: str, options: ShareOptions) -> str:

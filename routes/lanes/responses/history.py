@@ -87,7 +87,7 @@ class History(Struct):
         self._draft.calls.append(asked_call(call, name, arguments))
 
     def _compaction(self, node: Node) -> None:
-        """A summary in place of earlier items. It may repeat results of tools, and anybody can write one."""
+        """A summary in place of earlier items. It may repeat results of tools, and its writer is unknown."""
         text = unsealed(node.required_text("encrypted_content"))
         if text is None:
             raise node.refused("encrypted_content", "is another server's; send the items that it stands for")

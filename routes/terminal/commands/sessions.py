@@ -53,9 +53,13 @@ async def resume(talk: Conversation, argument: str) -> None:
     talk.choices.switch(row["id"])
     await talk.standing.look(talk.api)
     said = [one for one in row["messages"] if one.get("role") in ("user", "assistant") and str(one.get("text", ""))]
-    talk.last_message = next((str(one["text"]) for one in reversed(said) if one["role"] == "user"), None)
+    own = (str(one["text"]) for one in reversed(said) if one["role"] == "user" and not one.get("app"))
+    talk.last_message = next(own, None)
     for message in said[-LAST:]:
-        words = printable(str(message["text"]))[:LONGEST]
+        app, said_text = message.get("app"), message["shown"] if message.get("app") else message["text"]
+        words = printable(str(said_text))[:LONGEST]
+        if app:
+            talk.say(f"{text('terminal.export.app', server=printable(app))}:", "dim")
         if message["role"] == "user":
             talk.say(f"> {words}", "bold")
         else:

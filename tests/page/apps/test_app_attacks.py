@@ -160,7 +160,20 @@ ATTACKS: dict[str, Attack] = {
         post: () => { const form = add("form", { action: `${where}/form`, method: "post" }); form.submit() },
         own: () => { const form = add("form", { action: `${own}/chat`, method: "post" }); form.requestSubmit() },
         button: () => { const form = add("form", {}); add("button", { formAction: `${where}/button` }, form).click() },
-        later: () => soon() }""",
+        image: () => { const form = add("form", { action: `${where}/image` });
+          add("input", { type: "image" }, form).click() },
+        frames: () => { for (const target of ["_self", "_parent", "_top", "_blank", "other"])
+          for (const method of ["get", "post"])
+            add("form", { action: `${where}/${target}`, method, target }).submit() },
+        base: () => { add("base", { href: where }, document.head); add("form", { action: "/base" }).submit() },
+        schemes: () => {
+          for (const action of ["javascript:parent.postMessage(1, '*')", "data:text/html,x", "mailto:a@b"])
+            add("form", { action, target: "_top" }).submit() },
+        events: () => new Promise((resolve) => { const form = add("form", { action: `${where}/event` });
+          add("button", {}, form); form.addEventListener("submit", () => resolve("heard"));
+            form.requestSubmit() }),
+        later: () => soon(800) }""",
+        got={"events": "heard"},
     ),
     "huge height": Attack(
         """{

@@ -49,7 +49,7 @@ async def test_an_app_has_an_origin_of_its_own_and_nothing_of_the_page(tmp_path:
             view = page.locator("iframe.app-view")
             again = view.content_frame.get_by_role("button", name="Get Server Time")
             await expect(again).to_be_visible()
-            assert await view.get_attribute("sandbox") == "allow-scripts allow-same-origin"
+            assert await view.get_attribute("sandbox") == "allow-scripts allow-forms allow-same-origin"
             [frame] = [one for one in page.frames if one.url.startswith(apps)]
             refused = ["SecurityError", "TypeError", "TypeError"]
             assert await frame.evaluate(REACHES, home) == [apps, "yes", *refused]

@@ -94,7 +94,7 @@ export class AppCard {
     this.leave();
     if (running.size >= MOST.running) [...running][0].#stop("apps.stopped", true);
     running.add(this);
-    const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts", title: this.label });
+    const frame = h("iframe", { class: "app-view", sandbox: "allow-scripts allow-forms", title: this.label });
     const app = (this.#app = { frame, ends: new AbortController(), height: 0, shrunk: 0, moved: 0, loads: 0 });
     const read = async (path) => (await request("GET", path, { signal: app.ends.signal })).text();
     const stored = (sha256) => read(`/sessions/${encodeURIComponent(this.session)}/files/${sha256}`);
@@ -138,7 +138,8 @@ export class AppCard {
     sized.observe(frame);
     watchLook(this.#tell, signal);
     // What waits for a decision of a person is not hidden by an app.
-    const waits = (rows) => rows.some(({ session }) => session === this.session) && this.#full?.close();
+    const isHere = ({ session, path = [] }) => [{ session }, ...path].some((one) => one.session === this.session);
+    const waits = (rows) => rows.some(isHere) && this.#full?.close();
     const stop = this.isPast ? null : this.store.watch("approvals", waits);
     signal.addEventListener("abort", () => [sized.disconnect(), stop?.()]);
     this.place.hidden = false;

@@ -11,6 +11,7 @@ import { t } from "../dom/texts.js";
 
 const PAGE = 20, // runs that are loaded at a time
   MOST = 100; // on the way to one that is wanted
+const OF_APP_DONE = '.run[data-source="app"]:has([data-state="done"])';
 
 export class Conversation {
   #page;
@@ -89,6 +90,7 @@ export class Conversation {
     const view = this.#runs.get(run);
     if (!view || seq <= view.seq) return;
     view.add({ ...data, seq });
+    this.#dropOfApp(view);
     this.follower.contentAdded();
     if (view.ended) this.#updateWorking();
   }
@@ -116,6 +118,14 @@ export class Conversation {
     this.#list.append(view.element);
     this.follower.reset();
     return view;
+  }
+
+  /** A call of an app that went well is no turn: its result is the app's, which may make thousands. */
+  #dropOfApp(view) {
+    if (!view.ended || !view.element.matches(OF_APP_DONE)) return;
+    view.leave();
+    view.element.remove();
+    this.#runs.delete(view.asked.run);
   }
 
   /** The server has accepted the message of `view`. A session that starts with it becomes the open one. */
@@ -276,6 +286,7 @@ export class Conversation {
     await this.follower.holdPosition(async () => {
       for (let at = views.length - 1; at >= 0; at--) {
         if (!(await replay(views[at], log.runs[at].events, wanted))) return;
+        this.#dropOfApp(views[at]);
         if (log.runs[at].run !== live) continue;
         this.#listen(log.session, log.cursor);
         this.#updateWorking();

@@ -21,8 +21,9 @@ const WRITTEN = {
   from_reminder: /^The reminder "[^\n]{1,80}" is due: [^\n]{1,200}/,
 };
 
-/** A message of the user as plain text. `message`: `{text, attachments?}`. */
-export function userMessage({ text = "", attachments = [] }, session, { steered = false } = {}) {
+/** A message of the user as plain text. `message`: `{text, attachments?}`; of an `app`, `shown` are the words of it. */
+export function userMessage({ text = "", shown, app, attachments = [] }, session, { steered = false } = {}) {
+  if (app) return appMessage(t("message.from_app", { server: escapeProse(app) }), shown ?? text);
   for (const [kind, pattern] of Object.entries(WRITTEN)) {
     const first = pattern.exec(text)?.[0];
     if (first) return writtenMessage(kind, first, text);
@@ -44,6 +45,11 @@ function writtenMessage(kind, first, text) {
   const whole = h("details", {}, h("summary", {}, t("message.for_model")), written);
   const props = { class: "user-message from-job", role: "group", "aria-label": t(`message.${kind}`) };
   return h("div", props, h("p", { dir: "auto" }, escapeProse(first)), whole);
+}
+
+function appMessage(label, text) {
+  const props = { class: "user-message from-job", role: "group", "aria-label": label };
+  return h("div", props, h("p", { class: "faint" }, label), foldable(text));
 }
 
 function foldable(text) {
