@@ -61,7 +61,10 @@ class Outline {
 
   #add({ run, message }) {
     const props = { ...ROW, class: "quiet faint", title: t("outline.earlier") };
-    const row = { button: button((message?.shown ?? message?.text)?.slice(0, 200) || "…", () => this.#go(run), props), headings: [] };
+    const row = {
+      button: button((message?.shown ?? message?.text)?.slice(0, 200) || "…", () => this.#go(run), props),
+      headings: [],
+    };
     row.item = h("li", {}, row.button);
     this.#rows.set(run, row);
     this.element.append(row.item);
