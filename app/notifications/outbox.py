@@ -56,7 +56,7 @@ class Outbox:
         self._put = put
         self._written = written
         self._now = now
-        self._short: set[str] = set()  # responses in the background whose model has not said all
+        self._short: set[str] = set()  # responses in the background whose answers were cut by a limit
         self._reported: set[tuple[str, str, str]] = set()  # budgets: principal, name, period
 
     def of_run(self, row: RunRow, events: Sequence[EventRow]) -> list[Change]:

@@ -123,14 +123,13 @@ class MarkIndex:
         if state[0] < known.state[0]:  # deleted, or on their way
             await self._stored()
             state = await self._store.marks_state(principal)
-        if state == known.state:
-            return
-        rows = await self._store.marks(principal, known.newest)
-        times = sum(row.at % MODULUS for row, _ in rows)
-        if (known.state[0] + len(rows), known.state[1] + times) != state:
-            known.clear()
-            rows = await self._store.marks(principal, 0)
-        await asyncio.to_thread(_add_all, known, rows)
+        if state != known.state:
+            rows = await self._store.marks(principal, known.newest)
+            times = sum(row.at % MODULUS for row, _ in rows)
+            if (known.state[0] + len(rows), known.state[1] + times) != state:
+                known.clear()
+                rows = await self._store.marks(principal, 0)
+            await asyncio.to_thread(_add_all, known, rows)
         if known.size > MOST_BYTES or known.state[0] > MOST_ROWS:
             await self._shorten(principal, known)
 

@@ -56,6 +56,7 @@ class RunMarks(Struct, weakref=True):
     _common: set[int] = field(default_factory=set)
     _learned: int = 0  # messages
     _has_untrusted: bool = False
+    _title: str = ""
 
     async def enter(self, conversation: Conversation, turn: RunRequest | None) -> RunRequest | None:
         """Begin to watch a conversation; return the turn, untrusted if the client's instructions are.
@@ -68,12 +69,16 @@ class RunMarks(Struct, weakref=True):
         if turn is None:
             return None
         self._outside = turn.outside
-        if outside := dict(_from_outside(turn)):
-            self._marks |= await asyncio.to_thread(self._marks_of_long, list(conversation.messages), outside)
+        await self.expect(dict(_from_outside(turn)))
         await self.read([turn.message, *(one.text for one in turn.history if one.role != "assistant")])
         if self.instructions and await self._is_known(INSTRUCTIONS, self.instructions):
             return replace(turn, untrusted=True)
         return turn
+
+    async def expect(self, outside: Mapping[str, str]) -> None:
+        """Mark long texts from outside, by their call or else by themselves, before they are appended."""
+        if outside:
+            self._marks |= await asyncio.to_thread(self._marks_of_long, self._messages(), outside)
 
     def watch(self, message: Message) -> Message:
         """Mark the text of a message that is untrusted; return one that repeats such text as untrusted."""
@@ -152,8 +157,10 @@ class RunMarks(Struct, weakref=True):
             digests=packed(marks),
         )
         self._conversation.record(row)
-        asked = next((one.text for one in self._conversation.messages if one.role == "user"), message.text)
-        self._known.add(row, title_of(asked))
+        if not self._title:
+            asked = next((one.text for one in self._conversation.messages if one.role == "user"), message.text)
+            self._title = title_of(asked)
+        self._known.add(row, self._title)
 
     def _messages(self) -> list[Message]:
         return list(self._conversation.messages) if self._conversation else []

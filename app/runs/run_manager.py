@@ -53,6 +53,7 @@ from app.transcript.run_request import (
     RunRequest,
     SessionBusy,
     Stopping,
+    direct_call_of,
     is_open_to,
     names_behind,
 )
@@ -61,7 +62,10 @@ from app.workspace.placing import placed
 from tools.base.tasks import gather_all
 
 logger = logging.getLogger(__name__)
-ONE_ROUND = "Run {run} relays one answer or writes a summary, so it takes no message. Send it with the next request."
+ONE_ROUND = (
+    "Run {run} makes one call, relays one answer or writes a summary, so it takes no message. Send it with the next "
+    "request."
+)
 Resume = Callable[[RunRow, str | None], Awaitable[bool]]
 AgentOf = Callable[[RunRow], Awaitable[tuple[Agent, float]]]  # and its time limit; raises NotFound
 MakeOutbox = Callable[[RunRow, Sequence[EventRow]], Sequence[Change]]
@@ -383,7 +387,7 @@ class RunManager:
         Raises RunOver, InboxFull, UnsafeName, StoreFailed.
         """
         live = self._live.get(run)
-        if live and not live.agent.takes_messages:
+        if live and (not live.agent.takes_messages or direct_call_of(live.row)):
             raise RunOver(ONE_ROUND.format(run=run))
         try:
             if live is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -42,6 +43,7 @@ class Agent:
         self._editor = editor
         self._reach = reach
         self._sessions: dict[str, Session] = {}
+        self._prompts = Counter[str]()  # under way, by session
 
     async def initialize(self, client_capabilities: ClientCapabilities | None = None, **_: Any) -> Json:
         self._editor.capabilities = client_capabilities or ClientCapabilities()
@@ -76,16 +78,17 @@ class Agent:
 
     async def delete_session(self, session_id: str) -> Json:
         """Delete it; one that does not exist is deleted."""
-        api = await self._api()
-        self._sessions.pop(session_id, None)
+        api, session = await self._api(), None
+        self._forget(session_id)
         with suppress(ChatFailed):
-            if session := await session_of(api, session_id):
-                await api.client.delete(f"/sessions/{step(session)}")
+            session = await session_of(api, session_id)
+        if session:
+            await api.delete(f"/sessions/{step(session)}")
         return {}
 
     async def close_session(self, session_id: str, **_: Any) -> Json:
         await self.cancel(session_id)
-        self._sessions.pop(session_id, None)
+        self._forget(session_id)
         return {}
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> Json:
@@ -98,7 +101,11 @@ class Agent:
         return {"configOptions": session.options()["configOptions"]}
 
     async def prompt(self, session_id: str, prompt: Sequence[BaseModel], **_: Any) -> Json:
-        return {"stopReason": await self._session(session_id).prompt(prompt)}
+        self._prompts[session_id] += 1
+        try:
+            return {"stopReason": await self._session(session_id).prompt(prompt)}
+        finally:
+            self._prompts[session_id] -= 1
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session := self._sessions.get(session_id):
@@ -109,11 +116,18 @@ class Agent:
             raise RequestError.resource_not_found(key)
         return self._sessions[key]
 
+    def _forget(self, key: str) -> None:
+        if session := self._sessions.pop(key, None):
+            session.close()
+
     async def _open(self, key: str, cwd: str) -> Session:
+        if self._prompts[key]:
+            raise RequestError(-32600, "The session answers a prompt. Cancel that, or load it again after its end.")
         if not Path(cwd).is_absolute():
             raise RequestError(-32602, f"cwd is {cwd[:80]!a}; send an absolute path")
         session = Session(key, self._editor, await self._api(cwd), Path(cwd), partial(self._reach, cwd))
         await session.open()
+        self._forget(key)
         self._sessions[key] = session
         return session
 

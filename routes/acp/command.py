@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import os
 import signal
 import sys
@@ -43,9 +44,11 @@ def run_acp(args: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
             os.chdir(data)
             if loaded.origins["workspace"] == "default":
                 own = load_settings({**vars(args), "workspace": cwd}, around, folder=data)
+            with (data / "acp.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # another window may be starting it
+                return usual if answers(usual) else stack.enter_context(own_server(own, around, loaded.settings.port))
         except (SettingsError, OSError) as error:
             raise ChatFailed("\n".join(getattr(error, "problems", None) or [str(error)])) from error
-        return stack.enter_context(own_server(own, around, loaded.settings.port))
 
     def found(cwd: str) -> str:
         """Raises ChatFailed."""

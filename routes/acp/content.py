@@ -18,26 +18,26 @@ BEGINNING = 500
 
 
 def message_of(blocks: Sequence[BaseModel], cwd: Path) -> Message:
-    said, behind, files = list[str](), list[str](), list[Json]()
+    named, behind, files = list[str](), list[str](), list[Json]()
     for one in blocks:
         match one:
             case schema.TextContentBlock():
-                said.append(one.text)
+                named.append(one.text)
             case schema.ImageContentBlock():
                 files.append({"type": "image", "data": one.data})
             case schema.AudioContentBlock():
                 files.append(_file(one.data, f"audio.{one.mime_type.rpartition('/')[2]}"))
             case schema.ResourceContentBlock():
-                said.append(_named(one.uri, cwd))
+                named.append(_named(one.uri, cwd))
             case schema.EmbeddedResourceContentBlock(resource=found):
-                said.append(_named(found.uri, cwd))
+                named.append(_named(found.uri, cwd))
                 if isinstance(found, schema.BlobResourceContents):
-                    files.append(_file(found.blob, said[-1]))
+                    files.append(_file(found.blob, named[-1]))
                 elif len(found.text) > LONG:
-                    files.append(_file(_encoded(found.text), said[-1]))
+                    files.append(_file(_encoded(found.text), named[-1]))
                 else:
-                    behind.append(f"\n\n{said[-1]}:\n{fenced(found.text)}")
-    message = "".join([*said, *behind])
+                    behind.append(f"\n\n{named[-1]}:\n{fenced(found.text)}")
+    message = "".join([*named, *behind])
     if len(message) > LONG:
         files.append(_file(_encoded(message), "message.txt"))
         message = f"{message[:BEGINNING]} ...\n\n[The whole message is in the attached file message.txt.]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 from acp import RequestError, schema
@@ -12,6 +13,7 @@ from acp.connection import Connection, MethodHandler
 from routes.acp.updates import Json
 
 LONGEST = 64 * 1024 * 1024  # bytes of a frame: pictures of a prompt are in it
+TOO_LONG = {"code": -32603, "message": "The answer is too long."}
 
 
 class Editor:
@@ -19,10 +21,10 @@ class Editor:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.capabilities = schema.ClientCapabilities()
-        self.drain = writer.drain
         self._reader = reader
         self._writer = writer
         self._asked: dict[asyncio.Task[Any] | None, int] = {}  # ids of requests, by the tasks that wait for them
+        self._failed: list[Json] = []  # answers in place of one that was too long
 
     async def serve(self, handler: MethodHandler) -> None:
         """Answer requests until the editor leaves."""
@@ -53,6 +55,11 @@ class Editor:
         frame = json.dumps({"jsonrpc": "2.0"} | message, separators=(",", ":"), default=str)
         self._writer.write(frame.encode() + b"\n")
 
+    async def drain(self) -> None:
+        """Wait until the editor reads. The library's protocol would cancel all that wait with one of them."""
+        if self._writer.transport.get_write_buffer_size():
+            await asyncio.shield(self._writer.drain())
+
     async def send(self, message: Json) -> None:
         if "method" in message and "id" in message:
             self._asked[asyncio.current_task()] = message["id"]
@@ -61,18 +68,21 @@ class Editor:
 
     async def receive(self) -> Json | None:
         """The next message that is one; others are answered with an error. None at the end."""
-        while True:
+        while not self._failed:
             try:
                 if not (line := await self._reader.readline()):
                     return None
-                message: Any = json.loads(line)
-            except (ValueError, RecursionError):  # or too long
-                self._put({"id": None, "error": RequestError.parse_error().to_error_obj()})
-                continue
-            match message:
-                case {"method": str()} | {"id": int(), "result": _} | {"id": int(), "error": _}:
-                    return dict(message)
-            self._put({"id": None, "error": RequestError.invalid_request().to_error_obj()})
+            except ValueError:
+                self._failed += [{"id": one, "error": TOO_LONG} for one in self._asked.values()]
+                line = b""
+            error = RequestError.parse_error()
+            with suppress(ValueError, RecursionError):
+                match json.loads(line):
+                    case ({"method": str()} | {"id": int(), "result": _} | {"id": int(), "error": _}) as message:
+                        return dict(message)
+                error = RequestError.invalid_request()
+            await self.send({"id": None, "error": error.to_error_obj()})
+        return self._failed.pop()
 
     async def close(self) -> None:
         self._writer.close()

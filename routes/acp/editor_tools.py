@@ -5,7 +5,9 @@ The server's rules, labels and plan mode hold for them as for the tools of any c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from msgspec import Struct
 
 from routes.acp.updates import Json
 
-MOST_OUTPUT = 1 << 20  # bytes of a command
+MOST_OUTPUT = 1 << 16  # bytes of a command, characters of a file: a model has to read them
 
 
 class Place(Struct, frozen=True):
@@ -27,15 +29,17 @@ class Place(Struct, frozen=True):
 
     def path(self, given: object) -> str:
         """Raises RequestError for one outside of the folder."""
-        path = (self.cwd / str(given)).resolve()
-        if not path.is_relative_to(self.cwd.resolve()):
-            raise RequestError(-32602, f"{str(given)[:200]} is outside of the project {self.cwd}.")
-        return str(path)
+        with suppress(ValueError):  # no path has a NUL
+            path = Path(os.path.realpath(self.cwd / str(given)))
+            if path.is_relative_to(self.cwd.resolve()):
+                return str(path)
+        raise RequestError(-32602, f"{str(given)[:200]!a} is outside of the project {self.cwd}.")
 
 
 async def read_file(place: Place, given: Mapping[str, Any]) -> str:
     answer = await place.ask("fs/read_text_file", **{**given, "path": place.path(given["path"])})
-    return str(answer.get("content", ""))
+    content = str(answer.get("content", ""))
+    return content if len(content) <= MOST_OUTPUT else f"{content[:MOST_OUTPUT]}\n[It is longer. Read it by lines.]"
 
 
 async def write_file(place: Place, given: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 from acp import RequestError
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from app.core import events
@@ -156,6 +157,8 @@ class Session:
             self._editor.show(self.key, turn.updates.terminal(call.call, terminal))
 
         tool, ok, denies = EDITOR_TOOLS.get(call.name), False, self._standing.mode == "deny"
+        names = (*tool.texts, *tool.numbers) if tool else ()  # a model may add others, such as another session
+        call = replace(call, arguments={name: one for name, one in call.arguments.items() if name in names})
         asks = self.choices.approval != "auto"  # chosen here: a server's default is no word on this machine
         try:
             if tool is None:
@@ -167,6 +170,7 @@ class Session:
                 words, ok = await tool.run(Place(self._cwd, ask, show_terminal), call.arguments), True
         except (RequestError, KeyError) as error:
             words = f"The editor could not do it: {error}"
+        words = words.encode("utf-8", "replace").decode()  # without lone surrogates
         turn.show(events.ToolFinished(call.call, call.name, ok, words, 0.0))
         return {"call": call.call, "text": words}
 
@@ -178,6 +182,11 @@ class Session:
                 turn.work.cancel()
             elif turn.link.run:
                 turn.stopped = await turn.link.cancel() is None
+
+    def close(self) -> None:
+        """Stop showing runs that no prompt has begun."""
+        for task in self._tasks:
+            task.cancel()
 
     def _turn(self) -> Turn:
         link = Link(self._api.client, self.choices, pauses_s=PAUSES_S)

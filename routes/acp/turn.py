@@ -75,8 +75,10 @@ class Turn:
     async def _chosen(self, wanted: events.ApprovalRequired, options: Options) -> Json:
         offered = [{"optionId": key, "name": name, "kind": kind} for key, (name, kind, _) in options.items()]
         asked = {"sessionId": self._session, "toolCall": self._exact(wanted), "options": offered}
-        outcome = (await self._editor.request("session/request_permission", **asked)).get("outcome") or {}
-        return options.get(outcome.get("optionId", ""), options["deny"])[2]
+        match (await self._editor.request("session/request_permission", **asked)).get("outcome"):
+            case {"optionId": str(chosen)} if chosen in options:
+                return options[chosen][2]
+        return DENY
 
     def _exact(self, wanted: events.ApprovalRequired) -> Json:
         """The call as a permission request shows it: all of its arguments, and nothing that cannot be seen."""

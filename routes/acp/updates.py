@@ -135,8 +135,9 @@ class Updates:
         fields |= {"kind": kind, "rawInput": dict(arguments)}
         if isinstance(path := arguments.get("path"), str):
             fields["locations"] = self._located(call, path)
-            old, new = arguments.get("old"), arguments.get("new", arguments.get("content"))
-            if kind == "edit" and isinstance(new, str):
+            names = ("old", "new") if name == "edit_file" else ("", "content")
+            old, new = (one if isinstance(one := arguments.get(key), str) else None for key in names)
+            if kind == "edit" and new is not None:
                 fields["content"] = [{"type": "diff", "path": str(self._base / path), "newText": new, "oldText": old}]
         return fields
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,11 +22,10 @@ from app.replay.trial import TrialRun
 from app.replay.world import options_of
 from app.runs.run_options import PINNED, RunOptions
 from routes.lanes.recorded_frames import frames_of
-from routes.lanes.streams import watch_leaving
+from routes.lanes.streams import until_left
 from routes.protocol.errors import ASCIIResponse
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
-from routes.protocol.sse import expire
 from routes.services import Services, current_principal, services_of
 
 NEEDS_TRIAL = "{names}: only for a trial, which names another model, profile or system text"
@@ -69,7 +67,7 @@ async def replay_run(request: Request) -> Response:
     recording = await _recording(services, request)
     body = await read_fields(request, ReplayRequest, services.settings.max_message_bytes, empty=True)
     if body.is_trial:
-        return await _attended_trial(services, request, recording, body)
+        return await until_left(request, _trial(services, request, recording, body))
     outcome = await checked(recording, recording.run.id, frames_of, exact=body.exact)
     return ASCIIResponse(outcome_fields(outcome))
 
@@ -92,30 +90,14 @@ async def _recording(services: Services, request: Request) -> Recording:
     return await asyncio.to_thread(redacted, recording, services.redactor)
 
 
-async def _attended_trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> Response:
-    """Try a run as long as the client is there: nothing of it is kept for one that comes back."""
-    try:
-        async with asyncio.timeout(None) as until:
-            leaving = asyncio.create_task(watch_leaving(request.receive, partial(expire, until)))
-            try:
-                return ASCIIResponse(await _trial(services, request, recording, body))
-            finally:
-                leaving.cancel()
-    except TimeoutError:
-        if not until.expired():
-            raise
-        return Response(status_code=204)  # it is not read any more
-
-
-async def _trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> dict[str, Any]:
+async def _trial(services: Services, request: Request, recording: Recording, body: ReplayRequest) -> Response:
     principal = current_principal(request)
     async with TrialRun(services.factory, principal, recording, body.match, body.live) as trial:
         result = await trial.go(options_for(recording, body))
         if body.checks:
             checks = await check_results(body.checks, result.now.text, trial.folder, trial.context, trial.refusal)
             result = replace(result, checks=checks)
-    fields: dict[str, Any] = msgspec.to_builtins(result)
-    return fields
+    return ASCIIResponse(msgspec.to_builtins(result))
 
 
 def options_for(recording: Recording, body: ReplayRequest) -> RunOptions:

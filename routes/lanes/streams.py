@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, suppress
 from functools import partial
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive
 
 from app.core.events import TERMINAL, ApprovalRequired
@@ -98,3 +100,18 @@ async def watch_leaving(receive: Receive, end: Callable[[], None]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     end()
+
+
+async def until_left(request: Request, answer: Awaitable[Response]) -> Response:
+    """The answer; it is cancelled once the client has left, and then nothing reads what is returned."""
+    try:
+        async with asyncio.timeout(None) as until:
+            leaving = asyncio.create_task(watch_leaving(request.receive, partial(expire, until)))
+            try:
+                return await answer
+            finally:
+                leaving.cancel()
+    except TimeoutError:
+        if not until.expired():
+            raise
+        return Response(status_code=204)

@@ -121,7 +121,7 @@ class Caller(Struct, frozen=True):
         return WhenAbsent.WAIT if there else WhenAbsent.DENY
 
     async def decide(self, log: RunLog, answers: Any) -> None:
-        """Decide as the person has, where nobody was faster. Raises UnfitArguments, StoreFailed."""
+        """Decide as the person has, unless the call is decided already. Raises UnfitArguments, StoreFailed."""
         for call, asked in list(log.waiting.items()):
             answer = (answers or {}).get(call)
             given = ElicitResult.model_validate(answer, from_attributes=True) if answer else None
@@ -192,7 +192,7 @@ async def _begin_call(caller: Caller, name: str, arguments: Json) -> RunRow:
         session = await services.store.keyed_session(principal.keeper, key, principal.name)
         with suppress(ConversationMoved):
             agent = await services.factory.agent(principal, RunOptions(tools=[name]), session)
-            if options.when_absent is WhenAbsent.DENY:  # it is listed, so that the reason is told
+            if options.when_absent is WhenAbsent.DENY:  # it is listed, so that the client gets the reason
                 agent.scope.gate.refuse_questions()
             if tainted:
                 agent.scope.gate.taint()

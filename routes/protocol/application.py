@@ -181,19 +181,24 @@ class LazyApplication:
     def __init__(self, module: str) -> None:
         self._module = module
         self._task: asyncio.Task[None] | None = None
-        self._opened = asyncio.Queue[ASGIApp](1)
+        self._opened: asyncio.Future[ASGIApp] | None = None
         self._over = asyncio.Event()
 
     async def get(self, services: Any) -> ASGIApp:
-        self._task = self._task or asyncio.create_task(self._run(services), name=self._module)
-        application = await self._opened.get()
-        self._opened.put_nowait(application)
-        return application
+        """Raises what opening it raised; the next request tries again."""
+        if self._opened is None or self._task is None or self._task.done():
+            self._opened = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._run(services, self._opened), name=self._module)
+        task, opened = self._task, self._opened
+        await asyncio.wait(set[asyncio.Future[Any]]({task, opened}), return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            task.result()
+        return await opened
 
-    async def _run(self, services: Any) -> None:
+    async def _run(self, services: Any, opened: asyncio.Future[ASGIApp]) -> None:
         """Open and close it in one task, as its cancel scopes require."""
         async with (await asyncio.to_thread(import_module, self._module)).opened(services) as application:
-            self._opened.put_nowait(application)
+            opened.set_result(application)
             await self._over.wait()
 
     async def aclose(self) -> None:

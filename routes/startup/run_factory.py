@@ -125,7 +125,8 @@ async def opened_run_factory(
         stack.enter_context(recording(storage.metrics, journal, factory, registry))
         runtime_settings = await opened_runtime_settings(settings, store, factory)
         unattended = UnattendedRuns(factory)
-        await stack.enter_async_context(recovered(store, journal, runs, unattended.restored_agent))
+        cancel_task = manager.mcp.manager.cancel_task
+        await stack.enter_async_context(recovered(store, journal, runs, unattended.restored_agent, cancel_task))
         await follow_jobs(unattended, journal.put, manager.notifications.outbox.job_ended)
         await stack.enter_async_context(in_background(presence.watch_forever(), "presence"))
         yield FactoryPhase(factory=factory, presence=presence, runtime_settings=runtime_settings, own_routes=own_routes)

@@ -26,6 +26,9 @@ class Api(Struct, frozen=True):
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
         return await self._send("POST", path, body)
 
+    async def delete(self, path: str) -> Json:
+        return await self._send("DELETE", path)
+
     async def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
         try:
             response = await self.client.request(method, path, json=body)

@@ -53,7 +53,8 @@ async def exported(
         documents.append({"title": one.title, "kind": one.kind, "text": version.text if version else ""})
     for sha256 in {attachment.sha256 for message in messages for attachment in message.attachments}:
         files[sha256] = base64.b64encode(await store.file(sha256, row.id) or b"").decode()
-    fields = {"id": row.id, "title": row.title, "created": row.created, "documents": documents}
+    labels = " ".join(one.label for one in await store.session_labels([row.id]))
+    fields = {"id": row.id, "title": row.title, "created": row.created, "documents": documents, "labels": labels}
     return redactor.redact_value(fields | {"messages": list(map(show, rejoined(messages)))}) | {"files": files}
 
 
@@ -64,7 +65,8 @@ def as_json(session: Item, _: Words) -> str:
 def as_items(session: Item, _: Words) -> str:
     """The body of a request to /v1/responses that goes on with the conversation, but for its model."""
     items = [item for message in session["messages"] for item in items_of(message, session["files"])]
-    return json.dumps({"input": items, "metadata": {"session": session["id"], "title": session["title"]}}, indent=1)
+    about = {"session": session["id"], "title": session["title"], "labels": session["labels"]}
+    return json.dumps({"input": items, "metadata": about}, indent=1)
 
 
 def as_markdown(session: Item, words: Words) -> str:
@@ -93,16 +95,16 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
     """Pieces of Markdown, and attachments."""
     yield f"# {session['title']}"
     for message in session["messages"]:
-        role, said = message["role"], message.get("shown") or message["text"]
+        role, content = message["role"], message.get("shown") or message["text"]
         if role == "tool":
             result = text("terminal.export.result", words, name=message.get("name") or "tool")
-            yield f"**{result}**\n\n{_fenced(said)}"
+            yield f"**{result}**\n\n{_fenced(content)}"
         else:
             who = "assistant" if role == "assistant" else "app" if message.get("app") else "you"
             yield f"## {text(f'terminal.export.{who}', words, server=message.get('app', ''))}"
-            yield said
+            yield content
         for call in message.get("calls", ()):
-            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in said:  # else it stands in the text
+            if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in content:  # else it stands in the text
                 arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
                 yield f"**{call['name']}**\n\n{_fenced(arguments, 'json')}"
         yield from message.get("attachments", ())
@@ -111,10 +113,10 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
         yield document["text"]
 
 
-def _fenced(said: str, language: str = "") -> str:
+def _fenced(content: str, language: str = "") -> str:
     """A block of code, whose fence is longer than any inside."""
-    fence = "`" * (1 + max(map(len, TICKS.findall(said)), default=2))
-    return f"{fence}{language}\n{said}\n{fence}"
+    fence = "`" * (1 + max(map(len, TICKS.findall(content)), default=2))
+    return f"{fence}{language}\n{content}\n{fence}"
 
 
 EXPORTS: Mapping[str, Export] = {

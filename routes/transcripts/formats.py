@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from io import BytesIO
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct, field
@@ -25,24 +27,34 @@ RESULTS = ("function_call_output", "custom_tool_call_output")
 KEPT = ("message", "reasoning", "function_call", "custom_tool_call", "image_generation_call", *RESULTS)
 LEFT_OUT: Item = {"type": "message", "role": "system"}  # a program's own words
 MISSING = "[A file that is not in the transcript: {}]"
+UNREADABLE = "[Something that cannot be read: {}]"
+TOO_DEEP = "It is nested too deeply."
 # How messages begin that Codex writes in the person's name.
 OF_CODEX = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<skill>")
 
 
 class Record(Struct):
-    """Content of a record: `said` are items, each with its time. A sub-agent has a conversation of its own."""
+    """Content of a record: `timed` are items, each with its time. A sub-agent has a conversation of its own."""
 
     id: Any = None
     title: Any = None
     model: Any = None
-    said: Iterable[tuple[Any, Item]] = ()
+    timed: Iterable[tuple[Any, Item]] = ()
     agent: str = ""
+    labels: Any = None
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
+    """An item as JSON: as objects, those of a long file would take ten times the room, and stop all to be counted.
+
+    `kind` is the type of the item or the role of the message, `call` the id of a call or of what its result answers.
+    """
+
     line: int
     at: float | None
-    item: Item
+    kind: str
+    call: str
+    item: bytes
 
 
 class Transcript(Struct):
@@ -52,15 +64,20 @@ class Transcript(Struct):
     title: str = ""
     model: str = ""
     entries: list[Entry] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     left_out: int = 0
 
     def add(self, line: int, record: Record) -> None:
-        self.id = self.id or _word(record.id)
-        self.title, self.model = _word(record.title) or self.title, _word(record.model) or self.model
-        for at, item in record.said:
-            is_kept = item.get("type", "message") in KEPT and item.get("role") not in ("system", "developer")
-            self.entries += [Entry(line, _time_of(at), item)] if is_kept else []
-            self.left_out += not is_kept
+        self.id = self.id or word_of(record.id)
+        self.title, self.model = word_of(record.title) or self.title, word_of(record.model) or self.model
+        self.labels += record.labels.split() if isinstance(record.labels, str) else []
+        for at, item in record.timed:
+            kind, role = item.get("type", "message"), item.get("role")
+            if kind not in KEPT or role in ("system", "developer"):
+                self.left_out += 1
+                continue
+            kind, call = role if kind == "message" else kind, word_of(item.get("call_id"))
+            self.entries.append(Entry(line, _time_of(at), word_of(kind), call, json.dumps(item).encode()))
 
 
 class Skipped(list[dict[str, Any]]):
@@ -76,51 +93,58 @@ class Skipped(list[dict[str, Any]]):
 
 def transcripts_of(kind: str, data: bytes, skipped: Skipped) -> list[Transcript]:
     """The conversations of a file. Raises Refused if there is none of this format."""
-    records = list(_records(data, skipped))
-    if found := _read(kind, records):
+    if found := _read(kind, _records(data, skipped), skipped):
         return found
-    other = next((name for name in FORMATS if _read(name, records)), None)
+    first = list(islice(_records(data, Skipped()), MOST_SKIPPED))
+    other = next((name for name in FORMATS if _read(name, first, Skipped())), None)
     advice = f"Its format seems to be {other}." if other else "docs/import.md says which files are read."
     raise Refused(422, "unknown_transcript", f"The file has no conversation in the format {kind}. {advice}")
 
 
 def _records(data: bytes, skipped: Skipped) -> Iterator[tuple[int, Item]]:
     """The JSON objects of a file, each with its line: the one that it is, or those of its lines."""
-    try:
-        whole = json.loads(data)
-        yield 1, whole if isinstance(whole, dict) else {"input": whole}
-        return
-    except (ValueError, RecursionError):
-        lines = data.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line or b"{}")
-        except (ValueError, RecursionError):
-            record = None
+    for number, line in enumerate(BytesIO(data), 1):
+        record = _loaded(line)
+        if number == 1 and not isinstance(record, dict):
+            whole = _loaded(data) if record is None else record
+            if isinstance(whole, dict | list):
+                yield 1, whole if isinstance(whole, dict) else {"input": whole}
+                return
         if isinstance(record, dict):
             yield number, record
-        else:
+        elif line.strip():
             skipped.add(number, "The line is no JSON object.")
 
 
-def _read(kind: str, records: Iterable[tuple[int, Item]]) -> list[Transcript]:
+def _loaded(text: bytes) -> Any:
+    """The value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read(kind: str, records: Iterable[tuple[int, Item]], skipped: Skipped) -> list[Transcript]:
     found = dict[str, Transcript]()
     for line, fields in records:
-        record = FORMATS[kind](fields)
-        found.setdefault(record.agent, Transcript()).add(line, record)
+        try:
+            record = FORMATS[kind](fields)
+            found.setdefault(record.agent, Transcript()).add(line, record)
+        except RecursionError:
+            skipped.add(line, TOO_DEEP)
     return [one for one in found.values() if one.entries]
 
 
 def read_claude(record: Item) -> Record:
     """Claude Code, ~/.claude/projects/*/*.jsonl: messages of Anthropic's API."""
     message, kind = _fields(record.get("message")), record.get("type")
-    agent = (_word(record.get("agentId")) or "agent") if record.get("isSidechain") else ""
+    agent = (word_of(record.get("agentId")) or "agent") if record.get("isSidechain") else ""
     title = record.get("customTitle") or record.get("aiTitle") or record.get("summary")
     items = list(items_of_blocks(kind, message.get("content"))) if kind in ("user", "assistant") else []
     if record.get("isMeta") and all(item["type"] == "message" for item in items):
         items = [LEFT_OUT]
-    said = [(record.get("timestamp"), item) for item in items]
-    return Record(f"{_word(record.get('sessionId'))}/{agent}".rstrip("/"), title, message.get("model"), said, agent)
+    timed = [(record.get("timestamp"), item) for item in items]
+    return Record(f"{word_of(record.get('sessionId'))}/{agent}".rstrip("/"), title, message.get("model"), timed, agent)
 
 
 def read_codex(record: Item) -> Record:
@@ -128,40 +152,45 @@ def read_codex(record: Item) -> Record:
     kind, item = record.get("type"), _fields(record.get("payload", record))
     if kind is None or ("payload" in record and kind not in ("response_item", "compacted")):
         return Record(item.get("id") if kind in ("session_meta", None) else None, model=item.get("model"))
-    words = [_word(part.get("text")) for part in _objects(item.get("content"))]
+    words = [word_of(part.get("text")) for part in _objects(item.get("content"))]
     if kind == "compacted":
         item = {"role": "user", "content": item.get("message")}
     elif item.get("type") == "local_shell_call":
         item = _call(item.get("call_id"), "local_shell", item.get("action"))
     elif item.get("role") == "user" and any(word.startswith(OF_CODEX) for word in words):
         item = LEFT_OUT
-    return Record(said=[(record.get("timestamp"), item)])
+    return Record(timed=[(record.get("timestamp"), item)])
 
 
 def read_opencode(record: Item) -> Record:
     """The output of `opencode export`: a session, and its messages with their parts."""
-    info, said, model = _fields(record.get("info")), list[tuple[Any, Item]](), None
+    info, timed, model = _fields(record.get("info")), list[tuple[Any, Item]](), None
     for message in _objects(record.get("messages")):
         about = _fields(message.get("info"))
         model, at = about.get("modelID") or model, _fields(about.get("time")).get("created")
-        said += [(at, item) for item in items_of_blocks(about.get("role"), message.get("parts"))]
-    return Record(info.get("id"), info.get("title"), model, said)
+        timed += [(at, item) for item in items_of_blocks(about.get("role"), message.get("parts"))]
+    return Record(info.get("id"), info.get("title"), model, timed)
 
 
 def read_responses(record: Item) -> Record:
     """A request or a response of Responses, or an item alone."""
     about, items = _fields(record.get("metadata")), record.get("input", record.get("output", [record]))
     items = items if isinstance(items, list) else [{"role": "user", "content": items}]
-    return Record(about.get("session"), about.get("title"), said=[(None, item) for item in _objects(items)])
+    return Record(
+        about.get("session"),
+        about.get("title"),
+        timed=[(None, one) for one in _objects(items)],
+        labels=about.get("labels"),
+    )
 
 
 def read_dragoman(record: Item) -> Record:
     """The exports of this server as JSON."""
-    said, files = list[tuple[Any, Item]](), _fields(record.get("files"))
+    timed, files = list[tuple[Any, Item]](), _fields(record.get("files"))
     for message in _objects(record.get("messages")):
         at = message["at"] * 1000 if isinstance(message.get("at"), float) else None
-        said += [(at, item) for item in items_of(message, files)] if "role" in message else []
-    return Record(record.get("id"), record.get("title"), said=said)
+        timed += [(at, item) for item in items_of(message, files)] if "role" in message else []
+    return Record(record.get("id"), record.get("title"), timed=timed, labels=record.get("labels"))
 
 
 FORMATS: Mapping[str, Callable[[Item], Record]] = {
@@ -188,7 +217,7 @@ def items_of(message: Item, files: Item) -> Iterator[Item]:
 
 
 def _stored(one: Item, files: Item) -> Item:
-    data, name, kind = files.get(_word(one.get("sha256"))), one.get("name"), _word(one.get("media_type"))
+    data, name, kind = files.get(word_of(one.get("sha256"))), one.get("name"), word_of(one.get("media_type"))
     url = f"data:{kind if kind in SEEN else 'application/octet-stream'};base64,{data}" if data else ""
     return _file({"url": url, "filename": name})[0]
 
@@ -207,7 +236,7 @@ def items_of_blocks(role: Any, content: Any) -> Iterator[Item]:
 
 
 def _made(blocks: Any, table: Blocks) -> list[Item]:
-    found = [(table.get(_word(block.get("type"))), block) for block in _objects(blocks)]
+    found = [(table.get(word_of(block.get("type"))), block) for block in _objects(blocks)]
     return [item for make, block in found if make for item in make(block)]
 
 
@@ -297,5 +326,5 @@ def _objects(given: Any) -> list[Item]:
     return [one for one in given if isinstance(one, dict)] if isinstance(given, list | tuple) else []
 
 
-def _word(given: Any) -> str:
+def word_of(given: Any) -> str:
     return plain_text(given)[:LONGEST_WORD] if isinstance(given, str) else ""

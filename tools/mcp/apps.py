@@ -20,9 +20,11 @@ from tools.base.permit import canonical
 from tools.mcp.call_context import CallContext
 from tools.mcp.calls import ServerCall
 from tools.mcp.definitions import PAGE_TYPE, Definition, sha256
-from tools.mcp.offer_calls import OfferRequest, RequestFailed
+from tools.mcp.offer_calls import OfferRequest, RequestFailed, ResourceCall, SkillCall
+from tools.mcp.offers import OFFER_TOOLS
 from tools.mcp.results import line
 from tools.mcp.server import Unavailable
+from tools.tool import SKILL_REQUEST
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -125,8 +127,7 @@ class AppCall(ServerCall):
         except (RequestFailed, TimeoutError) as failure:
             why = str(failure).partition(". Try ")[0]  # the rest is for models
             app = App(server, uri, problem=why or f"its page did not come within {PAGE_S:g} s")
-        whole = result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json")
-        return replace(app, result=whole)
+        return replace(app, result=_whole(result))
 
     async def _read(self, uri: str, client: Client) -> App:
         config = self._server.config
@@ -134,3 +135,18 @@ class AppCall(ServerCall):
         if not await self._server.take_page(app.definition):
             raise UnusablePage("its page has changed since it was trusted, and an admin has to accept it")
         return replace(app, csp=app.allowed(config.app_domains))
+
+
+class AppRead(ResourceCall):
+    """A call for a resource, which an app gets as the server has given it."""
+
+    async def _answer(self, result: CallToolResult, call: CallContext) -> Result:
+        answer, server = await super()._answer(result, call), self._server.config.name
+        return replace(answer, app=App(server, "", result=_whole(self.given))) if self._context.of_app else answer
+
+
+def _whole(result: CallToolResult | ReadResourceResult | None) -> dict[str, Any]:
+    return result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json") if result else {}
+
+
+CALLS: Mapping[str, type[ServerCall]] = {OFFER_TOOLS["resources"].name: AppRead, SKILL_REQUEST: SkillCall}

@@ -8,16 +8,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
+from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
 from tools.base.tasks import gather_all
 from tools.builtin.outbound_effects import call_sent
-from tools.mcp.apps import AppCall
-from tools.mcp.calls import ServerCall
+from tools.mcp.apps import CALLS, AppCall
+from tools.mcp.call_context import CallContext
+from tools.mcp.calls import FOLLOWING, ServerCall
 from tools.mcp.definitions import Definition, definition
 from tools.mcp.model import (
     Hooks,
@@ -32,7 +35,7 @@ from tools.mcp.model import (
     Status,
     ToolsChanged,
 )
-from tools.mcp.offer_calls import CALLS, OfferRequest
+from tools.mcp.offer_calls import OfferRequest
 from tools.mcp.offers import OFFER_TOOLS, Feature, Offers
 from tools.mcp.server import Server, ServerServices
 from tools.mcp.status import status_of
@@ -120,6 +123,12 @@ class Manager:
                     yield update
 
         return run
+
+    async def cancel_task(self, task: RemoteTask, context: Context) -> None:
+        """Request the end of a task that no call follows any more. Raises MCPError, Unavailable."""
+        if server := self._servers.get(task.server):
+            module = await asyncio.to_thread(import_module, FOLLOWING)
+            await module.TaskFollower(server, CallContext("", context), task, None).cancel()
 
     def instructions(self) -> dict[str, str]:
         """Return the instructions of the enabled servers that have any, as they were accepted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from importlib import import_module
@@ -14,11 +14,11 @@ from tools.mcp.calls import ServerCall
 from tools.mcp.model import Hooks
 from tools.mcp.server import Server
 from tools.mcp.skills import skills_tool
-from tools.tool import SKILL_REQUEST, Context
+from tools.tool import Context
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import CallToolResult
+    from mcp_types import CallToolResult, ReadResourceResult
 
 REQUESTS = "tools.mcp.connection.offer_requests"  # it imports the SDK, which a connection has done
 
@@ -30,15 +30,19 @@ class RequestFailed(Exception):
 class ResourceCall(ServerCall):
     """A model's call for a resource, or for the list of them."""
 
+    given: ReadResourceResult | None = None
+
     async def _request(self, call: CallContext) -> CallToolResult:
         session = await self._connected(call)
         requests = import_module(REQUESTS)
         uri = self._arguments.get("uri")
-        result: CallToolResult = await session.request(
-            call,
-            "resources/read" if uri else "",  # the list is there
-            lambda client: requests.resource_result(client, uri, session.offers),
-        )
+
+        async def read(client: Client) -> CallToolResult:
+            self.given = await client.read_resource(uri) if uri else None
+            result: CallToolResult = requests.resource_result(self.given, session.offers)
+            return result
+
+        result: CallToolResult = await session.request(call, "resources/read" if uri else "", read)  # the list is there
         return result
 
 
@@ -52,9 +56,6 @@ class SkillCall(ServerCall):
         read = partial(import_module(REQUESTS).skill_result, skills, name, listing.description, session.dirty.set)
         result: CallToolResult = await session.request(call, "resources/read" if name else "", read)
         return result
-
-
-CALLS: Mapping[str, type[ServerCall]] = {"resources/read": ResourceCall, SKILL_REQUEST: SkillCall}
 
 
 class OfferRequest(ServerCall):

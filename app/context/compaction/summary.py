@@ -12,7 +12,6 @@ from app.models.tokens.cutting import shortened
 from parsing.dialects import FENCED
 
 HEADINGS = "What was done, Current state, Pending, Key facts"
-STANDS_FOR = "[This stands for the first"  # begins a summary
 MOST_GOAL, LEAST_GOAL = GOAL, 400  # characters of each request that is quoted
 
 
@@ -48,7 +47,7 @@ def summary_text(goal: str, notes: str, upto: int, code: str = "") -> str:
     """Return the text that replaces the summarised messages. Notes may repeat tool results: they are data."""
     code = code or new_code(notes)
     return (
-        f"{STANDS_FOR} {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
+        f"[This stands for the first {upto} messages of the conversation.]\n\nUser goal:\n{goal}\n\n"
         f"Notes [{code}]:\n{notes}\n[end {code}]\n{RULE}"
     )
 

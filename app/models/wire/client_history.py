@@ -39,17 +39,22 @@ def with_opening(opening: Sequence[Message], history: Sequence[Message]) -> list
 
 
 def settled(
-    history: Sequence[Message], takes_id: TakesId = takes_short_ids, origin: str = "", *, keeps_files: bool = False
+    history: Sequence[Message],
+    takes_id: TakesId = takes_short_ids,
+    origin: str = "",
+    *,
+    keeps_files: bool = False,
+    ids: CallIds | None = None,
 ) -> list[Message]:
     """Return the history with each call followed by exactly one result, in order, native calls first.
 
     Neighbouring replies are one. Calls have ids that differ and that the server takes (see `CallIds`). Files
     of results follow these as the user's, unless the results keep them. A result without a call stays where it is,
-    without an id.
+    without an id. `ids` are those of calls before.
     """
     rows: list[Message | list[PairedCall]] = []
     waiting: dict[str, list[PairedCall]] = {}
-    ids = CallIds(takes_id, origin)
+    ids = ids or CallIds(takes_id, origin)
     for message in joined_replies(history):
         if message.role == "tool":
             pair = _pair_for(message, waiting)

@@ -6,6 +6,7 @@ person has confirmed it, and what it gives the model is data of the person's nex
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any, Literal
@@ -13,18 +14,19 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from app.core.data_delimiters import RULE, as_data
-from app.core.events import ToolApp, ToolRejected
+from app.core.events import ToolApp, ToolFinished, ToolRejected
 from app.runs.agent import Agent
 from app.runs.composition.unattended import stored_options
 from app.runs.run_factory import RunFactory
 from app.storage.audit import AuditRow
 from app.storage.principals import Principal
-from app.storage.runs import RunRow
+from app.storage.runs import ALL, RunRow
 from app.storage.sessions import APP as KEPT
 from app.storage.sessions import AppState
-from app.transcript.run_request import DirectCall, NotFound, RunRequest
-from tools.tool import APP, Context
-from tools.toolbox import Refuse
+from app.transcript.run_request import MAX_LINE, DirectCall, NotFound, RunRequest, is_of_app
+from tools.mcp.offer_calls import RequestFailed
+from tools.process.process_tree import run_shielded
+from tools.tool import APP
 
 Method = Literal["tools/call", "resources/read", "ui/message", "ui/update-model-context", "ui/open-link", "state"]
 Params = dict[str, Any]
@@ -32,6 +34,8 @@ MOST_WORDS, MOST_STATE = 20_000, 64_000  # characters
 MESSAGE = "The app of {tool} proposed this message, and I have confirmed that it is sent."
 CONTEXT = "The app of {tool} gives this to the model."
 TITLE = "Untrusted data of the app"
+MOST_WAITING = MAX_LINE // 2  # calls of apps in one conversation, so that the person's messages have room
+ENDED = "The conversation was deleted."
 
 
 class AppRefused(Exception):
@@ -56,7 +60,10 @@ class AppRequests(Struct, frozen=True):
             case "tools/call":
                 return await self._call_tool(_text(params, "name"), params.get("arguments", {}))
             case "resources/read":
-                return await self._read_resource(_text(params, "uri"))
+                result = await self._call_tool(method, {"uri": _text(params, "uri")})
+                if "contents" not in result:
+                    raise RequestFailed(result["content"][0]["text"])
+                return result
             case "ui/message":
                 _, sent = await self._start(self._as_words(MESSAGE, _words(params, required=True)))
                 return {"run": sent.id, "session": sent.session}
@@ -75,14 +82,22 @@ class AppRequests(Struct, frozen=True):
         named = [one for one in of_server if one.origin and one.origin.tool == name and APP in one.visibility]
         if not named:
             raise AppRefused(f"{self.shown.server} has no tool {name[:80]!a} for its apps.")
-        agent, row = await self._start("", DirectCall(named[0].name, arguments, "app"))
-        await self.factory.runs.ended(row.id)
+        runs, session = self.factory.runs, self.run.session
+        async with runs.peers.lock("app calls", session):
+            if sum(map(is_of_app, await runs.waiting(session))) >= MOST_WAITING:
+                raise AppRefused(f"{MOST_WAITING} calls of apps wait in this conversation already.")
+            agent, row = await self._start("", DirectCall(named[0].name, arguments, "app"))
+        try:
+            await runs.ended(row.id)
+        except asyncio.CancelledError:  # the page has gone: nothing gets the result
+            await run_shielded(runs.cancel(row.id))
+            raise
         if agent.scope.app_results:
             return agent.scope.app_results[0]
-        logged = [(one.type, json.loads(one.data)) for one in await self.factory.store.events(row.id, 0, 1_000)]
-        why = [fields["reason"] for kind, fields in logged if kind == ToolRejected.type]
-        why += [str(fields.get("message") or fields.get("text")) for _, fields in logged[-1:]]
-        return {"content": [{"type": "text", "text": why[0]}], "isError": True}
+        logged = [json.loads(one.data) for one in await self.factory.store.events(row.id, 0, ALL)]
+        ends = [one for one in logged if one["type"] in (ToolFinished.type, ToolRejected.type)] or logged[-1:]
+        texts = (one.get("text") or one.get("message") or one.get("reason") for one in ends)
+        return {"content": [{"type": "text", "text": str(next(texts, ENDED))}], "isError": True}
 
     async def _start(self, message: str, call: DirectCall | None = None) -> tuple[Agent, RunRow]:
         """Begin a turn with untrusted words, or a call beside the conversation, with the options of the app's run."""
@@ -105,18 +120,6 @@ class AppRequests(Struct, frozen=True):
             app="" if call else self.shown.server,
         )
         return agent, await self.factory.runs.start(agent, self.principal, turn)
-
-    async def _read_resource(self, uri: str) -> Params:
-        factory, server, session = self.factory, self.shown.server, self.run.session
-        tool = factory.mcp.trust.classification.of(factory.mcp.manager.offer_tool(server, "resources"))
-        gate = await factory.current_gate(self.principal, stored_options(self.run.policy).approval)
-        gate.enter((await factory.store.session_state(session)).disabled, (), tainted=True)
-        gate.serve_app()
-        if isinstance(refusal := gate.decide(tool, {"uri": uri}), Refuse):
-            raise AppRefused(refusal.reason)
-        context = Context(gate.policy.workspace, session=session, principal=self.principal.name)
-        result = await factory.mcp.manager.read_resource(server, uri, context)
-        return result.model_dump(by_alias=True, exclude_none=True, exclude={"result_type"}, mode="json")
 
     def _as_words(self, head: str, text: str) -> str:
         return f"[{head.format(tool=self.shown.name)}]\n{as_data(TITLE, text)}\n{RULE}"

@@ -39,6 +39,7 @@ from app.transcript.run_request import CARRIES, LABELS, UNASKED, UNTRUSTED, RunR
 from app.transcript.run_totals import logged, totals_of
 from app.transcript.timings import seconds_of
 from tools.base.access import RemoteTask
+from tools.toolbox import Refuse
 
 OPEN = "pending"
 
@@ -66,8 +67,9 @@ async def left_off(store: Store, row: RunRow, agent: Agent, time_limit_s: float)
     reply = messages[replies[-1]] if is_kept else None
     pending = list(unanswered(messages[begins:]))
     ran = await store.started_calls(row.id)
-    tasks = {one["call"]: convert(one, RemoteTask) for _, one in logged(events, (ToolTask.type,))}
-    unknown = [call for call in pending if call.id in ran and call.id not in tasks and not repeats(agent, call)]
+    tasks = tasks_in(events)
+    followed = {call.id for call in pending if call.id in tasks and _may_run(agent, call)}
+    unknown = [call for call in pending if call.id in ran - followed and not repeats(agent, call)]
     calls = [call for call in pending if call not in unknown]
     approval = _approval_of(questions, calls)
     shown, characters = ("", 0) if is_kept else _written(since)
@@ -110,6 +112,22 @@ def repeats(agent: Agent, call: AskedCall) -> bool:
     name, _ = agent.toolbox.normalise_call(call.name, call.arguments)
     tool = agent.toolbox.tool(name)
     return tool is not None and tool.may_repeat
+
+
+def _may_run(agent: Agent, call: AskedCall) -> bool:
+    name, arguments = agent.toolbox.normalise_call(call.name, call.arguments)
+    return not isinstance(agent.toolbox.decide(name, arguments), Refuse)
+
+
+def tasks_in(events: Sequence[EventRow]) -> dict[str, RemoteTask]:
+    """Return the tasks of MCP servers that calls have become and that have no result, by the calls."""
+    tasks = dict[str, RemoteTask]()
+    for kind, fields in logged(events, (ToolTask.type, ToolFinished.type)):
+        if kind == ToolTask.type:
+            tasks[fields["call"]] = convert(fields, RemoteTask)
+        else:
+            tasks.pop(fields["call"], None)
+    return tasks
 
 
 def waited_s(rows: Sequence[ApprovalRow]) -> float:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from app.policy.approvals import NO_APPROVER, RUN_ENDED, is_over
 from app.replicas.nodes import HOME_GONE
 from app.runs.recovery.history import conversation_of
 from app.runs.recovery.left_off import WAITED
-from app.runs.recovery.state import crashes, enter, left_off
+from app.runs.recovery.state import crashes, enter, left_off, tasks_in
 from app.runs.run_manager import AgentOf, RunManager
 from app.runs.run_task import state_of
 from app.storage.approvals import ApprovalDecided
@@ -30,6 +32,11 @@ from app.transcript.conversation import INTERRUPTED
 from app.transcript.inbox import message_of
 from app.transcript.run_request import HELPER, TIED, UNTRUSTED, NotFound, has_mark, is_of_app, sender_of
 from app.transcript.run_totals import totals_of
+from tools.base.access import OVER, RemoteTask
+from tools.base.tasks import retrieve
+from tools.tool import Context
+
+CancelTask = Callable[[RemoteTask, Context], Coroutine[Any, Any, None]]
 
 MOST_CRASHES = 3  # after which a run goes on; the next one ends it
 INTERRUPTION = "The server stopped during this run. Send the next message."
@@ -48,7 +55,8 @@ class Takeover(Struct, frozen=True):
     journal: EventWriter
     runs: RunManager
     agent_of: AgentOf
-    _watching: set[asyncio.Task[None]] = field(default_factory=set)
+    cancel_task: CancelTask
+    _background: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def resume_run(self, row: RunRow, asked: str | None = None) -> bool:
         """Go on with a run, or end it: as it was `asked` to before, or because it cannot go on. Raises StoreFailed.
@@ -90,6 +98,7 @@ class Takeover(Struct, frozen=True):
                 return interrupted(OF_BACKUP)
             if (times := crashes(events)) >= MOST_CRASHES:
                 return interrupted(TOO_OFTEN.format(times=times + 1))
+        self._cancel(row, [left.tasks[call.id] for call in left.unknown if call.id in left.tasks])
         enter(agent, left, events)
         await self.runs.go_on(row, agent, left)
         return None
@@ -99,10 +108,21 @@ class Takeover(Struct, frozen=True):
         [*_, helper] = await self.store.lineage(row.id)
         if not (self.runs.takes_up_helpers and await self.runs.is_active(helper.parent_run)):
             return False
-        ending = asyncio.create_task(self._end_orphan(row, helper.parent_run), name=f"orphan {row.id}")
-        self._watching.add(ending)
-        ending.add_done_callback(self._watching.discard)
+        self._begin(self._end_orphan(row, helper.parent_run), f"orphan {row.id}")
         return True
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(retrieve)
+
+    def _cancel(self, row: RunRow, tasks: Iterable[RemoteTask]) -> None:
+        """Cancel tasks of MCP servers whose results nothing waits for any more. No run waits for that."""
+        context = Context(Path(), session=row.session, run=row.id, principal=row.principal)
+        for one in tasks:
+            if one.status not in OVER:
+                self._begin(self.cancel_task(one, context), f"cancel a task of {row.id}")
 
     async def _end_orphan(self, row: RunRow, parent: str) -> None:
         """End a helper that the run above has not taken up."""
@@ -113,10 +133,10 @@ class Takeover(Struct, frozen=True):
             await self.end_run(row, interrupted())
 
     async def close(self) -> None:
-        """Stop watching for helpers that are not taken up."""
-        for task in self._watching:
+        """Stop watching for helpers that are not taken up, and cancelling tasks."""
+        for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     async def end_run(self, row: RunRow, terminal: AgentEvent) -> None:
         """Open calls get an answer, messages a place, the log its terminal event. Raises StoreFailed.
@@ -126,6 +146,7 @@ class Takeover(Struct, frozen=True):
         """
         if await self.runs.under_way(row.session) in (None, row.id) and not is_of_app(row):
             await self._settle(row)
+        self._cancel(row, tasks_in(await self.store.events(row.id, 0, ALL)).values())
         events: list[AgentEvent] = []
         for approval in await self.store.pending_of(row.id):
             if approval.state == "pending":
@@ -159,11 +180,11 @@ def interrupted(message: str = INTERRUPTION) -> RunFailed:
 
 @asynccontextmanager
 async def recovered(
-    store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf
+    store: Store, journal: EventWriter, runs: RunManager, agent_of: AgentOf, cancel_task: CancelTask
 ) -> AsyncGenerator[Takeover, None]:
     """Recover all runs when a server starts, in the order in which they came. Raises StoreFailed."""
     await runs.documents.load()
-    takeover = Takeover(store, journal, runs, agent_of)
+    takeover = Takeover(store, journal, runs, agent_of, cancel_task)
     await runs.recover(takeover.resume_run, agent_of)
     yield takeover
     await takeover.close()

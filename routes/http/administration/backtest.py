@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -16,11 +14,10 @@ from app.config.sources import SettingsError
 from app.core.rules import OperatorRule, ToolRule
 from app.core.strict_model import StrictModel
 from app.replay.backtest import DAYS, LONGEST_DAYS, Backtest, Tried
-from routes.lanes.streams import watch_leaving
+from routes.lanes.streams import until_left
 from routes.protocol.errors import ASCIIResponse, Refused
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
-from routes.protocol.sse import expire
 from routes.services import services_of
 
 MOST_S = 60.0
@@ -56,18 +53,11 @@ async def try_rules(request: Request) -> Response:
         redact=services.redactor.redact,
         until=monotonic() + MOST_S,
     )
-    try:
-        async with asyncio.timeout(None) as limit:
-            leaving = asyncio.create_task(watch_leaving(request.receive, partial(expire, limit)))
-            try:
-                report = await backtest.report()
-            finally:
-                leaving.cancel()
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        return Response(status_code=204)  # it is not read any more
-    fields: dict[str, Any] = msgspec.to_builtins(report)
+    return await until_left(request, _report(backtest))
+
+
+async def _report(backtest: Backtest) -> Response:
+    fields: dict[str, Any] = msgspec.to_builtins(await backtest.report())
     del fields["changes"]
     return ASCIIResponse(fields)
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from app.core.strict_model import StrictModel
 from app.runs.composition.app_requests import AppRefused, AppRequests, Method, app_requests
 from routes.access.request_rates import APPS
+from routes.lanes.streams import until_left
 from routes.protocol.errors import ASCIIResponse, Refused, TooSoon
 from routes.protocol.requests import read_fields
 from routes.protocol.route import Body, Route, tagged
@@ -46,10 +47,14 @@ async def ask_for_app(request: Request) -> Response:
         raise Refused(413, "too_long", f"A request of an app has at most {MOST:,} characters.")
     services.switch.check()
     with services.presence.place(app.principal):
-        try:
-            return ASCIIResponse({"result": await app.answer(body.method, body.params)})
-        except AppRefused as refused:
-            raise Refused(403, "app_refused", str(refused)) from None
+        return await until_left(request, _answer(app, body))
+
+
+async def _answer(app: AppRequests, body: AppRequest) -> Response:
+    try:
+        return ASCIIResponse({"result": await app.answer(body.method, body.params)})
+    except AppRefused as refused:
+        raise Refused(403, "app_refused", str(refused)) from None
 
 
 async def show_app(request: Request) -> Response:

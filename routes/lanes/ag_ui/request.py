@@ -38,7 +38,7 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
     for message in sent:
         history.add(message)
     asked = next((at for at in range(len(sent), 0, -1) if _is_asked(sent[at - 1])), 0)
-    run = node.text("runId")
+    run, last = node.text("runId"), sent[asked - 1].text("id") if asked else ""
     verdicts = [verdict_of(entry) for entry in node.children("resume")]
     if not history.messages and not verdicts:
         raise node.refused("messages", 'is empty; send at least {"id": "1", "role": "user", "content": "..."}')
@@ -53,7 +53,7 @@ def read_request(body: Mapping[str, Any]) -> LaneRequest:
         parameters=model_parameters(forwarded.fields),
         stream=True,
         thread=node.text("threadId"),
-        run=f"{run}\n{sent[asked - 1].text('id') if asked else ''}" if run else "",
+        run=f"{run}\n{last}" if run and last is not None else "",
         received=_received(sent[asked:]),
         verdicts=verdicts,
         asks=True,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.context.compaction.summarise import BEHIND, MOST_TOKENS, READ
-from app.context.compaction.summary import STANDS_FOR, goal_text
+from app.context.compaction.summary import goal_text
 from app.context.compaction.trim import trim
 from app.context.overflow import ContextOverflow
 from app.context.view import RelayView, View
@@ -25,8 +25,9 @@ from routes.protocol.errors import Refused
 async def with_question(request: LaneRequest, messages: Sequence[Message], view: View | RelayView) -> list[Message]:
     """Return what the model is asked: the messages, as far as its window reaches, and the question. Raises Refused."""
     window, words = await view.window(), [message for message in messages if message.role != "system"]
-    most = min(MOST_TOKENS, window // 8)
-    request.echo[COMPACTION] = {"goal": goal_text(words, len(words), window // 2), "upto": len(words)}
+    most, own = min(MOST_TOKENS, window // 8), [message for message in words if not message.untrusted]
+    request.echo[COMPACTION] = {"goal": goal_text(own, len(own), window // 2), "upto": len(words)}
+    request.messages = [*messages]  # with those of the responses that it goes on from
     await view.counter.prepare(messages)
     opening = next((at for at, one in enumerate(messages) if one.role != "system"), 0)
     try:
@@ -42,7 +43,7 @@ def whole_compaction(answer: Answer, turn: Turn) -> dict[str, Any]:
     outcome, items = head.compacted(answer)
     if not items:
         raise Refused(502, "summary_failed", outcome.error["message"] if outcome.error else outcome.status)
-    sent = (one for one in turn.request.messages if one.role == "user" and not one.text.startswith(STANDS_FOR))
+    sent = (one for one in turn.request.messages if one.role == "user" and not one.untrusted)
     users = [
         {"id": head.item(MESSAGE, at), "type": "message", "status": "completed", "role": "user"}
         | {"content": [{"type": "input_text", "text": in_words(one)}]}

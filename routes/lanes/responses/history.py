@@ -87,7 +87,7 @@ class History(Struct):
         self._draft.calls.append(asked_call(call, name, arguments))
 
     def _compaction(self, node: Node) -> None:
-        """A summary in place of earlier items. It may repeat results of tools, and anybody can write one."""
+        """A summary in place of earlier items. It may repeat results of tools, and its writer is unknown."""
         text = unsealed(node.required_text("encrypted_content"))
         if text is None:
             raise node.refused("encrypted_content", "is another server's; send the items that it stands for")
@@ -131,3 +131,10 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
     **dict.fromkeys(BUILT_IN, History._call),
     **dict.fromkeys([f"{kind}_output" for kind in BUILT_IN], History._output),
 }
+
+
+def unknown_types(body: Node) -> list[str]:
+    """The types among a request's items that no reader takes, a few of them."""
+    items = body.children("input") if isinstance(body.fields.get("input"), list) else []
+    types = (item.text("type") for item in items)
+    return sorted({kind[:40] for kind in types if kind and kind not in READERS})[:5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -69,7 +68,7 @@ def unsealed(text: str) -> str | None:
         return None
     try:
         return base64.b64decode(text.removeprefix(SEALED), validate=True).decode("utf-8", "replace")
-    except binascii.Error:
+    except ValueError:  # also of characters that are not ASCII
         return None
 
 

@@ -12,7 +12,7 @@ from app.storage.people.members import checked_outside
 from routes.lanes.lane import LaneRequest
 from routes.lanes.reading import Node
 from routes.lanes.responses.compaction import with_question
-from routes.lanes.responses.history import History
+from routes.lanes.responses.history import History, unknown_types
 from routes.lanes.responses.ids import approval_id, response_place
 from routes.lanes.responses.input_items import items_of, kept_items
 from routes.lanes.responses.tools import DeclaredTools, chosen
@@ -47,6 +47,8 @@ def read_responses(body: Mapping[str, Any]) -> LaneRequest:
     declared, history = DeclaredTools.of(node), History.of(node)
     previous = _previous(node) or (history.approvals[-1].run if history.approvals else None)
     if not (history.messages or history.verdicts or previous):
+        if unknown := unknown_types(node):
+            raise node.refused("input", f"has only items of types unknown here ({', '.join(unknown)}); send a message")
         raise node.refused("input", "is missing; send a text or a list of items")
     store, background = node.flag("store", default=True), node.flag("background")
     if background and not store:

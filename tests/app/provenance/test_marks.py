@@ -189,6 +189,10 @@ async def test_the_index_follows_the_database_and_forgets_the_oldest(database: s
         known = await index.known("ann")
         assert found(known, INJECTION) and not found(known, some_words(30)) and known.size <= ENOUGH
         assert await store.marks_state("ann") == known.state == (await other.known("ann")).state
+        for _ in range(5):  # of its own, with which it knows all that the database has
+            known.add(mark := row("ses_2", INJECTION, size=MOST_BYTES // 4), "News")
+            await store.write([mark])
+        assert (await index.known("ann")).size <= ENOUGH
 
 
 def test_pasted_text_is_not_the_person_s_own_beside_untrusted_text_either() -> None:

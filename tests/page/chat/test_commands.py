@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copy
 
 import pytest
 from playwright.async_api import FilePayload
@@ -78,7 +79,7 @@ async def test_a_conversation_from_elsewhere_is_shown_and_leaves_as_a_file(tmp_p
             written[ending] = str(await (await saving.value).path())
         asked = list[str]()
         page.on("request", lambda request: asked.append(request.url))
-        (alone := tmp_path / "alone.html").write_bytes(Path(written[".html"]).read_bytes())
+        copy(written[".html"], alone := tmp_path / "alone.html")
         await page.goto(alone.as_uri())
         await expect(page.get_by_role("heading", name="Agent")).to_have_count(4)
         assert await page.locator("img").evaluate("image => image.naturalWidth") == 1

@@ -148,6 +148,15 @@ async def test_ag_ui_begins_anew_with_a_new_message_or_a_new_run(tmp_path: Path)
     assert len(model.requests) == 3
 
 
+async def test_ag_ui_returns_to_no_run_by_a_message_without_an_id(tmp_path: Path) -> None:
+    path, body, _ = LANES["ag_ui"]
+    model, said = Scripted(["One.", "Two."]), [*SAID]
+    async with serving(tmp_path, model) as served:
+        await served.client.post(path, json=body | {"messages": said})
+        said += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "Again."}]
+        assert "Two." in (await served.client.post(path, json=body | {"messages": said})).text
+
+
 @pytest.mark.parametrize("name", [AGENT, "scripted"])
 async def test_nobody_returns_to_the_run_of_another(tmp_path: Path, name: str) -> None:
     model = Scripted(["Of Ann.", "Of Ann, too.", "Of Bob."])

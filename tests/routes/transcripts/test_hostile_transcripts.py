@@ -87,3 +87,9 @@ def test_any_change_is_read_or_refused(kind: str, data: st.DataObject) -> None:
             )
             json.dumps(skipped)
             assert transcript.id.encode() is not None and transcript.model.encode() is not None
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"words\n\n", b"\r\n \r\n"])
+def test_a_file_without_objects_is_of_no_format(data: bytes) -> None:
+    with pytest.raises(Refused, match=r"docs/import\.md says which files are read"):
+        transcripts_of("codex", data, Skipped())

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.models.scripted import Scripted
+from routes.transcripts.formats import Skipped, transcripts_of
+from routes.transcripts.importing import parts_of
 from tests.support.access.people import bearer
 from tests.support.models.replies import tool_call
 from tests.support.server.events import of_kind
@@ -184,6 +186,7 @@ async def test_what_is_bad_in_a_file_is_named_and_skipped(tmp_path: Path) -> Non
         [one] = done["sessions"]
         assert [one["text"] for one in await messages(served, one["session"])] == [
             "Half a � character, and �",
+            "See\n[Something that cannot be read: input_image]",
             "Drawn",
             "Yes.",
         ]
@@ -252,3 +255,35 @@ async def test_secrets_are_redacted_and_transcripts_are_of_their_principal(tmp_p
         [one] = answer.json()["sessions"]
         assert one["state"] == "new" and one["session"] != session
         assert (await served.client.get(f"/sessions/{session}", headers=headers)).status_code == 404
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_long_transcript_is_stored_in_parts_that_are_whole(tmp_path: Path) -> None:
+    """Each call has its result, ids of calls differ over all parts, and an import that broke off goes on."""
+    turn = lines(
+        claude("user", "Look"),
+        claude("assistant", [use("c1", command="ls")]),
+        claude("user", "Meanwhile"),
+        claude("user", [result("c1", "a" * 700_000)]),
+        claude("assistant", "Done"),
+    )
+    async with serving(tmp_path, Scripted([])) as served:
+        session, _ = await one_of(served, "claude", turn)
+        assert await one_of(served, "claude", turn * 4) == (session, "grown")
+        found = await messages(served, session)
+        assert len(found) == 20
+        calls = [call["id"] for one in found for call in one.get("calls", ())]
+        assert len(set(calls)) == 4 and calls == [one["call"] for one in found if one["role"] == "tool"]
+        assert (await served.client.get("/audit")).text.count(f"import {session}") == 3  # 5, 10 and 5 messages
+        assert await one_of(served, "claude", turn * 4) == (session, "unchanged")
+        runs = (await served.client.get(f"/sessions/{session}")).json()["runs"]
+        assert len(runs) == 8 and [run["created"] for run in runs] == sorted({run["created"] for run in runs})
+
+
+def test_parts_end_where_no_call_is_open() -> None:
+    open_call = [claude("user", "Look"), claude("assistant", [use("c1")]), claude("user", "x" * (2 << 20))]
+    data = lines(*open_call, claude("user", [result("c1", "a")]), claude("assistant", "b"), claude("user", "c"))
+    [one] = transcripts_of("claude", data.encode(), Skipped())
+    assert [(part.begin, part.end) for part in parts_of(one.entries)] == [(0, 5), (5, 6)]
+    assert [part.end for part in parts_of(one.entries, 2)] == [2, 5, 6]
+    assert parts_of(one.entries, 5)[0].mark == parts_of(one.entries)[0].mark

@@ -60,7 +60,7 @@ def again(history: list[Message]) -> list[Message]:
     """The messages after they have been written as items and read."""
     items = [item for one in history for item in items_of(json.loads(json.dumps(as_json(one))), BASE64)]
     transcript, skipped = Transcript(), Skipped()
-    transcript.add(1, Record(said=[(None, item) for item in json.loads(json.dumps(items))]))
+    transcript.add(1, Record(timed=[(None, item) for item in json.loads(json.dumps(items))]))
     found, files = messages_of(transcript.entries, skipped)
     assert not skipped and transcript.left_out == 0
     assert {file.attachment.sha256: file.data for file in files} == {
@@ -86,8 +86,8 @@ def test_any_history_survives_as_items(history: list[Message]) -> None:
     assert settled == texts
     spoken = [one.text for one in history if one.role == "user" and (one.text or one.attachments)]
     assert [one.text for one in once if one.role == "user"] == spoken
-    said = "".join(one.text for one in history if one.role == "assistant")
-    assert "".join(one.text for one in once if one.role == "assistant").replace("\n\n", "") == said.replace("\n\n", "")
+    timed = "".join(one.text for one in history if one.role == "assistant")
+    assert "".join(one.text for one in once if one.role == "assistant").replace("\n\n", "") == timed.replace("\n\n", "")
     pictures = sorted(one.sha256 for message in history for one in message.attachments)
     assert sorted(one.sha256 for message in once for one in message.attachments) == pictures
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tools.base.outcome import Progress, Result
 from tools.mcp.connection.repair import repaired
 from tools.mcp.connection.task_following import MOST_ID, MOST_MS, STATUSES, begun
 from tools.mcp.manager import Manager
-from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, ServerConfig
+from tools.mcp.model import ElicitationAnswer, ElicitationQuestion, Hooks, Operation, OperationEnd, ServerConfig
 from tools.mcp.results import MAX_TEXT
 from tools.tool import Context
 
@@ -157,6 +157,24 @@ async def test_a_task_is_over_although_its_time_was_up_before_it_was_polled(era:
         await client.post("/finish")
         late = await told_of(manager, kept.context(known))
         assert late.ok and late.text.startswith("wait is done"), late
+
+
+async def test_polls_are_no_operations_of_their_own() -> None:
+    seen = list[str]()
+
+    @contextmanager
+    def observe(operation: Operation) -> Iterator[OperationEnd]:
+        seen.append(operation.method)
+        yield OperationEnd()
+
+    server = TaskServer(ERAS[0])
+    async with asyncio.timeout(START_S), server.started() as client:
+        config = ServerConfig("s", "http", url=server.url, timeouts=PATIENT)
+        async with managing(config, hooks=Hooks(observe=observe)) as manager:
+            await ready(manager)
+            assert (await told(tool(manager, "mcp__s__work"))).ok
+        assert len(await requested(client, "tasks/get")) == 3
+    assert seen == ["tools/call"]
 
 
 async def test_tasks_hold_up_no_other_calls_of_their_server() -> None:

@@ -73,11 +73,9 @@ async def list_offers(client: Client) -> Offers:
     return replace(offers, skills=[{"name": "skills", "skill": one} for one in skills if isinstance(one, dict)])
 
 
-async def resource_result(client: Client, uri: object, offers: Offers) -> CallToolResult:
-    """Return a resource as the result of a call; without `uri` the list of those that there are."""
-    if not isinstance(uri, str) or not uri:
-        return CallToolResult(content=[TextContent(text=listing(offers))])
-    return CallToolResult(content=_blocks(await client.read_resource(uri)))
+def resource_result(given: ReadResourceResult | None, offers: Offers) -> CallToolResult:
+    """Return a resource as the result of a call; without one the list of those that there are."""
+    return CallToolResult(content=_blocks(given) if given else [TextContent(text=listing(offers))])
 
 
 async def skill_result(

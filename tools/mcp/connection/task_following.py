@@ -87,8 +87,12 @@ class TaskFollower:
                 session.calls.discard(self._call)
                 session.traffic.tasks.pop(self._call.task, None)
             if not (self.task.status in OVER or self._call.context.goes_on()):
-                self._server.cancelling.add(cancelling := self._begin(self._request(None, "tasks/cancel"), self._news))
+                self._server.cancelling.add(cancelling := self._begin(self.cancel(), self._news))
                 cancelling.add_done_callback(self._server.cancelling.discard)
+
+    async def cancel(self) -> None:
+        """Request the end of the task. Raises MCPError, Unavailable."""
+        await self._request(None, "tasks/cancel")
 
     async def _enter(self, task: RemoteTask) -> None:
         self.task, shown = task, ": ".join(filter(None, (task.status, task.message)))
@@ -153,7 +157,8 @@ class TaskFollower:
         session = session or await self._server.connected(ANSWER_S)
         context = CallContext(self._call.tool, self._call.context)
         request = _TaskRequest(method=method, params={"taskId": self._call.task, **params})
-        send = session.request(context, method, lambda client: client.session.send_request(request, _ANY))
+        # Its operation is the call: a poll would replace what the call's span says, and be counted with each.
+        send = session.request(context, "", lambda client: client.session.send_request(request, _ANY))
         asking = self._begin(send, context)
         try:
             await wait_at_most(limit_s, context.woken)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.access.labelled import SECRET, Labelled, added, labelled
 from tests.support.server.events import of_kind
+from tests.support.transcripts import imported
 
 pytestmark = pytest.mark.anyio
 
@@ -203,3 +204,14 @@ async def test_helpers_other_sessions_and_the_memory_get_no_data_without_its_lab
         other = '```read_session\n{{"session": "{}"}}\n```'.format(events[0]["session"])
         assert await says(one, other) == ["customer"]
         assert one.holds() == ["local"]
+
+
+async def test_an_export_and_an_import_take_no_label_away(tmp_path: Path) -> None:
+    work_of(tmp_path)
+    async with labelled(tmp_path) as one:
+        assert await says(one, "```read_file\ncustomers/a.txt\n```") == ["customer"]
+        [first] = (await one.served.client.get("/sessions")).json()["sessions"]
+        for form, kind in (("json", "dragoman"), ("responses", "responses")):
+            file = await one.served.client.get(f"/sessions/{first['id']}/export?format={form}")
+            [done] = (await imported(one.served, kind, file.content))["sessions"]
+            assert await one.labels(done["session"]) == ["customer"]

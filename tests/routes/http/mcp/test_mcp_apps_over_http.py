@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 from app.config.sources import SettingsError
 from app.models.scripted import Scripted
+from app.runs.composition.app_requests import MOST_WAITING
+from app.transcript.run_request import MAX_LINE
 from routes.http.mcp.apps import PER_MINUTE
 from tests.support.access.people import bearer
 from tests.support.mcp.faulty_servers import FIXTURES
@@ -107,7 +110,6 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("tools/call", {"name": ["tick"]}, 403, "name must be a text"),
     ("tools/call", {"name": "tick", "arguments": "x"}, 403, "arguments must be an object"),
     ("resources/read", {}, 403, "uri must be a text"),
-    ("resources/read", {"uri": "file:///etc/passwd"}, 502, "no such resource"),
     ("ui/message", {"role": "user", "content": []}, 403, "An app says 1 to"),
     ("ui/message", {"content": [{"type": "text", "text": "x" * 20_001}]}, 403, "1 to 20,000"),
     ("ui/update-model-context", {"structuredContent": {"x": "x" * 20_001}}, 403, "1 to 20,000"),
@@ -123,8 +125,6 @@ async def test_what_an_app_may_not_do(tmp_path: Path) -> None:
             assert answer.status_code == status and words in answer.json()["error"]["message"], (method, answer.text)
         assert (await asked(served, shown, "state", x="x" * 600_000)).status_code == 413
         assert (await asked(served, shown | {"call": "call_none"}, "state")).status_code == 404
-        read = await asked(served, shown, "resources/read", uri="note://data")
-        assert read.json()["result"]["contents"][0]["text"] == "data of the server"
         assert (await asked(served, shown, "ui/open-link", url="https://example.com/a")).json() == {"result": {}}
         other = await bearer(served, "bob", role="admin")
         path = f"/runs/{shown['run']}/calls/{shown['call']}/app"
@@ -225,20 +225,24 @@ async def test_what_an_app_polls_leaves_the_turns_in_the_first_page_of_the_log(t
 RULES = '[{"match": "mcp__clock__show", "risk": "read", "untrusted": false}]'
 
 
-async def waiting_call(served: Served, shown: dict[str, Any]) -> tuple[asyncio.Task[httpx2.Response], str, str]:
-    """A call of the app that waits: the request, its run, and the id of the call."""
+async def waiting_call(
+    served: Served, shown: dict[str, Any], uri: str = ""
+) -> tuple[asyncio.Task[httpx2.Response], str, str]:
+    """A call of the app that waits, or its reading of a resource: the request, its run, and the id of the call."""
+    before = await last_run(served, shown["session"])
     with served.services.runs.notifier.subscribed(shown["session"]) as begun:
-        note = {"note": "from an app"}
-        calling = asyncio.create_task(asked(served, shown, "tools/call", name="tick", arguments=note))
+        note = {"uri": uri} if uri else {"note": "from an app"}
+        method, params = ("resources/read", note) if uri else ("tools/call", {"name": "tick", "arguments": note})
+        calling = asyncio.create_task(asked(served, shown, method, **params))
         async with asyncio.timeout(LIMIT_S):
             while True:
                 begun.clear()
-                if (run := await last_run(served, shown["session"])) != shown["run"]:
+                if (run := await last_run(served, shown["session"])) != before:
                     break
                 await begun.wait()
     async with asyncio.timeout(LIMIT_S), aclosing(follow(served.client, run, 0)) as turn:
         approval = await until(turn, "approval.required")
-    assert (approval["name"], approval["arguments"]) == ("mcp__clock__tick", note)
+    assert (approval["name"], approval["arguments"]) == (f"mcp__clock__{'resources' if uri else 'tick'}", note)
     return calling, run, approval["call"]
 
 
@@ -254,6 +258,69 @@ async def test_a_call_of_an_app_waits_for_a_person(decision: str, tmp_path: Path
             assert result["structuredContent"]["arguments"] == {"note": "from an app"}
         else:
             assert result["isError"] and "denied it" in result["content"][0]["text"]
+
+
+READ: list[tuple[str, str, int, str]] = [
+    ("note://data", "approve", 200, '"data of the server"'),
+    ("note://data", "deny", 502, "denied it"),
+    ("file:///etc/passwd", "approve", 502, "no such resource"),
+]
+
+
+async def test_an_app_reads_resources_as_it_calls(tmp_path: Path) -> None:
+    """A page into which a result has brought a script of others asks before an address takes data to its server."""
+    async with showing(tmp_path) as (served, shown, _):
+        for uri, decision, status, words in READ:
+            reading, run, call = await waiting_call(served, shown, uri)
+            await served.client.post(f"/runs/{run}/approvals/{call}", json={"decision": decision})
+            async with asyncio.timeout(LIMIT_S):
+                answer = await reading
+            assert answer.status_code == status and words in answer.text
+        left_out = {"disabled_tools": ["mcp__clock__resources"]}
+        assert (await served.client.patch(f"/sessions/{shown['session']}", json=left_out)).is_success
+        refused = await asked(served, shown, "resources/read", uri="note://data")
+        assert refused.status_code == 502 and "disabled" in refused.text
+
+
+async def test_calls_of_an_app_leave_room_for_the_person(tmp_path: Path) -> None:
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, _ = await waiting_call(served, shown)
+        with served.services.runs.notifier.subscribed(shown["session"]) as begun:
+            note = {"name": "tick", "arguments": {"note": "again"}}
+            more = [asyncio.create_task(asked(served, shown, "tools/call", **note)) for _ in range(MAX_LINE)]
+            refused = [(await first).status_code for first in islice(asyncio.as_completed(more), MOST_WAITING)]
+            while len(await served.services.runs.waiting(shown["session"])) < MOST_WAITING:
+                begun.clear()
+                await asyncio.wait_for(begun.wait(), LIMIT_S)
+        steered = await served.client.post(f"/runs/{run}/messages", json={"message": "Wait for me."})
+        assert steered.status_code == 409, "no model would read it"
+        assert refused == [403] * MOST_WAITING
+        later = {"message": "Hello?", "session": shown["session"], "when_busy": "queue"}
+        answer = await served.client.post("/chat", json=later, headers={"prefer": "respond-async"})
+        assert answer.status_code == 202, answer.text
+        await served.services.runs.cancel_all("cancelled")
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(calling, *more)
+
+
+async def test_an_app_learns_why_its_call_failed(tmp_path: Path) -> None:
+    servers: dict[str, object] = {"clock": clock("dies of tick")}
+    async with serving_mcp(tmp_path, Scripted([SHOW, "There it is."]), servers, tools=READS) as served:
+        events = await served.chat("Show me the clock.")
+        [shown] = [event for event in events if event["type"] == "tool.app"]
+        shown |= {key: events[0][key] for key in ("run", "session")}
+        result = (await asked(served, shown, "tools/call", name="tick")).json()["result"]
+    assert result["isError"] and "went away during the call" in result["content"][0]["text"]
+
+
+async def test_a_call_of_an_app_ends_with_its_request(tmp_path: Path) -> None:
+    async with showing(tmp_path, tools=RULES) as (served, shown, _):
+        calling, run, _ = await waiting_call(served, shown)
+        calling.cancel()
+        async with asyncio.timeout(LIMIT_S):
+            await served.services.runs.ended(run)
+        assert (await served.events(run))[-1]["reason"] == "cancelled"
+        assert (await served.client.get("/approvals")).json()["approvals"] == []
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

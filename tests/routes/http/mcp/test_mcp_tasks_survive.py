@@ -40,13 +40,13 @@ async def known(client: httpx2.AsyncClient) -> None:
 
 
 async def ended_at(
-    client: httpx2.AsyncClient, process: DragomanProcess, how: signal.Signals, kind: str
+    client: httpx2.AsyncClient, process: DragomanProcess, how: signal.Signals, kind: str, **more: str
 ) -> tuple[str, list[dict[str, Any]]]:
     """The run, and its events until the server ended at the first of this kind."""
     await known(client)
     seen, run = list[dict[str, Any]](), ""
     with suppress(httpx2.TransportError):
-        body = {"message": "Go", "approval": "auto"}
+        body = {"message": "Go", "approval": "auto", **more}
         async with client.stream("POST", "/chat", json=body) as response:
             run = response.headers["x-run-id"]
             async with aclosing(events_of(response)) as events:
@@ -96,6 +96,31 @@ async def test_a_task_that_was_lost_meanwhile_has_an_unknown_outcome(tmp_path: P
         [finished] = [event for event in events if event["type"] == "tool.finished"]
         assert not finished["ok"] and "Its outcome is unknown. Check before doing it again." in finished["text"]
         assert events[-1]["reason"] == "answered"
+
+
+async def test_a_task_that_no_run_goes_on_with_is_cancelled(tmp_path: Path) -> None:
+    mcp = TaskServer(ERAS[0])
+    acts = told("```mcp__s__wait\n```"), told("Done."), told("```mcp__s__wait\n```")
+    async with asyncio.timeout(LIMIT_S), upstream(*acts, chats=True) as model, mcp.started() as tasks:
+        listed = mcp.listed_in(tmp_path)
+        async with dragoman(tmp_path, model.base_url, listed) as (client, process):
+            run, _ = await ended_at(client, process, signal.SIGKILL, "tool.progress")
+        write_list(tmp_path, s={"url": mcp.url, "excludeTools": ["wait"]})
+        async with dragoman(tmp_path, model.base_url, listed) as (client, _):
+            events = await events_from(client, run)
+            first = await until_requested(tasks, "tasks/cancel")
+        [finished] = [event for event in events if event["type"] == "tool.finished"]
+        assert not finished["ok"] and "its outcome is unknown" in finished["text"], "it is not refused: it was made"
+        assert events[-1]["reason"] == "answered"
+        mcp.listed_in(tmp_path)
+        async with dragoman(tmp_path, model.base_url, listed) as (client, process):
+            run, _ = await ended_at(client, process, signal.SIGKILL, "tool.progress", on_disconnect="cancel")
+        async with dragoman(tmp_path, model.base_url, listed) as (client, _):
+            assert (await events_from(client, run))[-1]["code"] == "interrupted"
+            while len(cancelled := await requested(tasks, "tasks/cancel")) < 2:
+                pass  # each request waits; the test is bounded
+        assert cancelled[0] == first and len({one["params"]["taskId"] for one in cancelled}) == 2
+        assert len(await requested(tasks, "tools/call")) == 2
 
 
 @pytest.mark.parametrize("era", ERAS[::2])
