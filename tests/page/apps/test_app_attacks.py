@@ -169,11 +169,13 @@ ATTACKS: dict[str, Attack] = {
         schemes: () => {
           for (const action of ["javascript:parent.postMessage(1, '*')", "data:text/html,x", "mailto:a@b"])
             add("form", { action, target: "_top" }).submit() },
-        events: () => new Promise((resolve) => { const form = add("form", { action: `${where}/event` });
-          add("button", {}, form); form.addEventListener("submit", () => resolve("heard"));
-            form.requestSubmit() }),
         later: () => soon(800) }""",
-        got={"events": "heard"},
+    ),
+    "a form for its own scripts": Attack(
+        """{ event: () => new Promise((resolve) => { const form = add("form", { action: `${where}/event` });
+          form.addEventListener("submit", (event) => { event.preventDefault(); resolve("heard") });
+          form.requestSubmit() }) }""",
+        got={"event": "heard"},
     ),
     "huge height": Attack(
         """{
