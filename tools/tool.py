@@ -263,6 +263,11 @@ class ToolList(Sequence[Tool]):
         """Name and JSON Schema of the parameters of each tool: as the parser needs them."""
         return {tool.name: tool.parameters for tool in self._tools}
 
+    @cached_property
+    def of_skills(self) -> tuple[Tool, ...]:
+        """Those that read the skills of MCP servers."""
+        return tuple(tool for tool in self._tools if tool.skills)
+
     def part(self, keeps: Callable[[Tool], bool], rights: Hashable = None) -> ToolList:
         """The tools that `keeps` keeps: one list for the same `rights`, if these alone decide that."""
         known = None if rights is None else self._parts.get(rights)

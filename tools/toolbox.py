@@ -191,8 +191,8 @@ class Toolbox:
         `read_skill` for a skill of an MCP server the call of that server's tool.
         """
         if name == READ_SKILL and isinstance(skill := arguments.get("name"), str):
-            for one in self._all:
-                if one.skills and skill.startswith(one.skills):
+            for one in self._all.of_skills:
+                if skill.startswith(one.skills):
                     return one.name, {"name": skill.removeprefix(one.skills)}
         tool = self._tools.get(name)
         if tool and tool.local_time and self.time_zone and not arguments.get("time_zone"):

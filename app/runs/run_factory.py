@@ -268,7 +268,7 @@ class RunFactory(Struct, kw_only=True):
         """The skills of MCP servers that a run may read: none if it names its tools, or for a small window."""
         if options.tools is not None or route.known_window < LEAST_WINDOW:
             return {}
-        tools = [tool for tool in self.tools if tool.skills and not isinstance(gate.acting().decide(tool), Refuse)]
+        tools = [one for one in self.tools.of_skills if not isinstance(gate.acting().decide(one), Refuse)]
         return {tool.skills.rstrip("/"): self.redactor.redact(tool.description) for tool in tools}
 
     def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:

@@ -30,7 +30,7 @@ await styleAt("css/later/apps.css").catch(() => undefined);
 const running = new Set(); // in the order of their beginning
 
 export class AppCard {
-  #app = null; // what runs: its frame and bridge, whether it may be told anything, and what it knows
+  #app = null; // what runs: its frame and bridge, whether it is ready for notifications, and what it knows
   #full = null; // the dialog over the page
   #asks = false;
   #declined = Number.NEGATIVE_INFINITY;

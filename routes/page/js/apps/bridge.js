@@ -1,7 +1,7 @@
 /** JSON-RPC 2.0 with an app in a frame: what it says may be anything, so it is read as JSON, checked and bounded. */
 
 const LONGEST = 1_000_000; // characters of a message
-const MOST_HEARD = 200; // messages of one second; of long ones less
+const MOST_RECEIVED = 200; // messages of one second; of long ones less
 const LONG = 25_000; // characters that weigh as much as a message
 const MOST_OPEN = 20; // requests of an app that have no answer yet
 const [INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, REFUSED] = [-32600, -32601, -32602, -32000];
@@ -19,7 +19,7 @@ export const isObject = (value) => typeof value === "object" && value !== null &
 const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id.length <= 100);
 
 export class Bridge {
-  #heard = { since: 0, weight: 0 };
+  #received = { since: 0, weight: 0 };
   #open = new Map(); // requests of the app by id: what aborts them
   #answered = null; // what takes the answer to our own request
 
@@ -79,8 +79,8 @@ export class Bridge {
 
   #isLoud(weight) {
     const now = performance.now();
-    if (now - this.#heard.since > 1_000) this.#heard = { since: now, weight: 0 };
-    return (this.#heard.weight += weight) > MOST_HEARD;
+    if (now - this.#received.since > 1_000) this.#received = { since: now, weight: 0 };
+    return (this.#received.weight += weight) > MOST_RECEIVED;
   }
 }
 
