@@ -240,10 +240,10 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
         Edit("routes/lanes/catalogue.py", "LANES: tuple[Lane, ...] = (\n", f"LANES: tuple[Lane, ...] = (\n{LANE}"),
         Edit(
             "routes/lanes/catalogue.py",
-            "from routes.lanes.responses.encoder",
+            "from routes.lanes.responses.compaction",
             "from routes.lanes.recipe.request import read_request as read_recipe\n"
             "from routes.lanes.recipe.stream import RecipeEncoder\n"
-            "from routes.lanes.responses.encoder",
+            "from routes.lanes.responses.compaction",
         ),
     ),
     "A notification channel": (
