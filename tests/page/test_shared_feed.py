@@ -112,9 +112,9 @@ async def test_a_proxy_that_lets_another_person_in_shows_neither_what_the_other_
         person = b"ben"
         ben = await context.new_page()
         await ben.goto(wire.url)
-        await ben.wait_for_function("overheard.length")
+        await ben.wait_for_function("() => overheard.length")
         await begin(served, "more", session)
-        await ann.wait_for_function(r"overheard.some((one) => /runs\W+id/.test(one))")
+        await ann.wait_for_function(r"() => overheard.some((one) => /runs\W+id/.test(one))")
         assert session not in "".join(await ben.evaluate("overheard"))
         go_on.set()
         await expect(ann).to_have_url(f"{wire.url}/")
