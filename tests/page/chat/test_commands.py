@@ -59,6 +59,21 @@ async def test_commands_are_completed_and_run_with_the_keyboard(tmp_path: Path) 
         await expect(page.get_by_label("Plan first")).to_be_checked()  # it was on, and the words are for a plan
 
 
+async def test_a_key_that_is_quicker_than_the_list_takes_what_is_typed(tmp_path: Path) -> None:
+    async with serving(tmp_path, Scripted(["Done."])) as served, browsing() as browser:
+        page = await browser.page()
+        await page.goto(home(served))
+        box = page.get_by_role("textbox", name="Message")
+        await box.press("/")
+        await expect(page.get_by_role("option", name="/new")).to_have_attribute("aria-selected", "true")
+        await box.evaluate("""(box) => {
+          box.value = "/help";
+          box.dispatchEvent(new Event("input", { bubbles: true }));
+          box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+        }""")
+        await expect(page.get_by_role("dialog", name="Commands")).to_contain_text("/export")
+
+
 async def test_a_conversation_from_elsewhere_is_shown_and_leaves_as_a_file(tmp_path: Path) -> None:
     async with serving(tmp_path, Scripted(["It goes on."])) as served, browsing() as browser:
         session, _ = await one_of(served, "claude", (TRANSCRIPTS / REAL["claude"]).read_bytes())

@@ -85,7 +85,9 @@ async def seen_live(browser: Browsing, served: Served, session: str, seq: int) -
     await page.route("**/log?*", lambda route: route.fulfill(json=log | {"runs": [run]}))
     await page.goto(f"{home(served)}/#{session}")
     await expect(page.locator(".run")).to_have_count(1)
-    await page.wait_for_function("() => document.querySelector('.run .card, .run .answer, .run .working:not([hidden])')")
+    await page.wait_for_function(
+        "() => document.querySelector('.run .card, .run .answer, .run .working:not([hidden])')"
+    )
     return await settled(page.locator(".run"))
 
 

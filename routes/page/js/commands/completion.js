@@ -13,6 +13,7 @@ export class Completion {
   #rows = [...COMMANDS];
   #found = [];
   #at = 0;
+  #listed = ""; // the text that the list is for
   #dismissed = null; // the text at which Escape closed the list
 
   constructor(page) {
@@ -51,6 +52,9 @@ export class Completion {
 
   /** Whether the key was for the list. */
   key(event) {
+    const typed = TYPED.exec(this.text.value);
+    if (!this.list.hidden && !typed) this.#close();
+    else if (!this.list.hidden && this.text.value !== this.#listed) this.#find(typed[1]); // the key was quicker
     if (this.list.hidden) return false;
     const steps = { ArrowDown: 1, ArrowUp: -1 };
     if (event.key in steps) this.#mark((this.#at + steps[event.key] + this.#found.length) % this.#found.length);
@@ -74,6 +78,7 @@ export class Completion {
 
   #find(begun) {
     const words = begun.toLowerCase();
+    this.#listed = this.text.value;
     const first = this.#rows.filter(({ name }) => name.toLowerCase().startsWith(words));
     const others = this.#rows.filter((row) => !first.includes(row) && row.name.toLowerCase().includes(words));
     this.#found = [...first, ...others];
@@ -82,7 +87,8 @@ export class Completion {
     fill(this.list, this.#found.map(option));
     [...this.list.children].forEach((element, at) => {
       element.addEventListener("click", () => this.#take(this.#found[at]));
-      element.addEventListener("pointermove", () => at !== this.#at && this.#mark(at));
+      const moved = ({ movementX, movementY }) => (movementX || movementY) && at !== this.#at && this.#mark(at);
+      element.addEventListener("pointermove", moved); // not by a list that comes under a pointer at rest
     });
     this.list.hidden = false;
     this.text.setAttribute("aria-controls", this.list.id);
