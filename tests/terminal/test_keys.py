@@ -147,9 +147,8 @@ async def test_the_greeting_and_the_status_line_say_how_things_stand(tmp_path: P
     async with asyncio.timeout(LIMIT_S), server as served:
         url = str(served.client.base_url)
         async with terminal("chat", "--url", url, columns=100, home=tmp_path) as shown:
-            window = await shown.ends_with(PROMPT)
+            window = await shown.until_holds(lambda window: window.endswith("\n  scripted · ~/work · sandboxed"))
             assert window.startswith("scripted · ~/work · sandbox: ") and "· New conversation\n" in window
-            assert window.endswith("\n  scripted · ~/work · sandboxed")
             shown.press("Hello.\r")
             window = await shown.until_holds(lambda window: "% · cost " in window and window.count("\n>") > 1)
             assert "  scripted · ~/work · Context: " in window
