@@ -7,12 +7,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from app.core.events import FileChanged, ToolApp, ToolFinished, ToolHanded, ToolRejected, ToolStarted
 from app.storage.changes import Change, ChangeWriter
 from tools.base.hidden_fields import repr_without
 
 ALL = 1 << 40  # as a limit: more events than a log can have
 
-
+# Events that are looked for by their call, and those that are by their type: no log packs them.
+OF_CALLS = (ToolHanded.type, ToolStarted.type, ToolFinished.type, ToolApp.type, ToolRejected.type)
+LOOKED_FOR = frozenset({*OF_CALLS, FileChanged.type})
 OF_APP = '{"of_app": true'  # how the policy of a call of an app begins: nothing inside of it is taken for that
 
 

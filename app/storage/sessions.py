@@ -120,7 +120,7 @@ class UntrustedMarksForgotten(Change, frozen=True):
     until: int
 
 
-APP = "app"  # the name of what apps have kept
+APP = "app"  # the name of what apps have kept; the call of such a row has it in front, by which it is found
 
 
 class AppState(ResultRow, frozen=True):

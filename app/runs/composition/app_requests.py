@@ -137,7 +137,7 @@ class AppRequests(Struct, frozen=True):
 
     @property
     def _key(self) -> str:
-        return f"{self.shown.call} {KEPT}"
+        return f"{KEPT} {self.shown.call}"
 
     async def _kept(self) -> dict[str, Any]:
         kept = await self.factory.store.result(self.run.session, self._key, 0, MOST_STATE)

@@ -16,14 +16,13 @@ from typing import Any, get_args, get_type_hints
 
 from msgspec import Struct
 
-from app.core.events import FileChanged, ToolApp, ToolFinished, ToolHanded, ToolRejected, ToolStarted
+from app.core.events import ToolStarted
 from app.storage.changes import Change
 from app.storage.postgres.translation import with_values
-from app.storage.runs import EventRow, RunRow
+from app.storage.runs import LOOKED_FOR, EventRow, RunRow
 from app.storage.sql.columns import Write
 from app.storage.usage import UsageAdded
 
-OF_CALLS = frozenset({one.type for one in (ToolHanded, ToolStarted, ToolFinished, ToolApp, ToolRejected, FileChanged)})
 TYPES = {str: "text", int: "bigint", float: "double precision", bool: "boolean", bytes: "bytea"}
 TSVECTOR = "tsvector"
 HEAD = """
@@ -121,7 +120,7 @@ def does_start(changes: Iterable[Change]) -> bool:
 
 
 def call_of(row: EventRow) -> str | None:
-    return str(json.loads(row.data)["call"]) if row.type in OF_CALLS else None
+    return str(json.loads(row.data)["call"]) if row.type in LOOKED_FOR else None
 
 
 def clean(text: str) -> str:

@@ -77,7 +77,11 @@ MESSAGES_UNTIL = """
     WHERE session = ? AND position <= (SELECT max(position) FROM messages WHERE session = ? AND run = ?)
     ORDER BY position
 """
-CONTEXTS = select(AppState, "results", f"WHERE session = ? AND name = '{APP}' AND written <> '' ORDER BY call")
+CONTEXTS = select(
+    AppState,
+    "results",
+    f"WHERE session = ? AND call >= '{APP} ' AND call < '{APP}!' AND name = '{APP}' AND written <> '' ORDER BY call",
+)
 DISABLED = "SELECT disabled FROM sessions WHERE id = ?"
 ORPHANED = Select(
     f"""

@@ -14,21 +14,13 @@ from itertools import groupby, islice
 
 from msgspec import Struct
 
-from app.core.events import TERMINAL, FileChanged, ToolApp, ToolFinished, ToolHanded, ToolRejected, ToolStarted
-from app.storage.runs import EventRow
+from app.core.events import TERMINAL
+from app.storage.runs import LOOKED_FOR, EventRow
 
 MOST_EVENTS = 32  # of a run
 MOST_CHARACTERS = 32_768  # of the data that a transaction adds to a run: more is not kept
 MOST_OF_ENDED = 8_192  # characters of the data of a run that has ended: more is not kept
 PACKED = "packed"  # the type of a row that holds several events; its number is that of the last one
-OF_CALLS = (
-    ToolHanded.type,
-    ToolStarted.type,
-    ToolFinished.type,
-    ToolApp.type,
-    ToolRejected.type,
-)
-LOOKED_FOR = frozenset({*OF_CALLS, FileChanged.type})  # by queries: they are not packed
 
 
 class EventChanges(Struct, frozen=True):

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain, islice
 
-from app.storage.runs import EventRow
+from app.storage.runs import OF_CALLS, EventRow
 from app.storage.sql.columns import Select, names, select
 from app.storage.sql.runs import SqlRuns
 from app.storage.sqlite.commit_queue import CommitQueue
 from app.storage.sqlite.database import INSERT_EVENT
-from app.storage.sqlite.recent_events import OF_CALLS, behind, unpacked
+from app.storage.sqlite.recent_events import behind, unpacked
 
 EVENTS = select(EventRow, "events", "WHERE run = ? AND seq > ? ORDER BY seq")
 CALL_EVENTS = select(
