@@ -22,7 +22,7 @@ from app.policy.guards import CANARY as CANARY_NOTICE
 from app.storage.changes import Change
 from app.storage.notices.notifications import DeliveryRow
 from app.storage.runs import EventRow, RunRow
-from app.transcript.run_request import HELPER, LANE
+from app.transcript.run_request import HELPER, LANE, mark_of
 from tools.jobs.records import Job
 
 LATE_S = DAY_S  # ends of jobs before that are history; their deliveries are kept for longer
@@ -69,7 +69,7 @@ class Outbox:
 
     def _of_response(self, row: RunRow, event: EventRow) -> Event | None:
         """The end of a response in the background."""
-        kept = json.loads(row.policy).get(LANE) if LANE in row.policy else None
+        kept = mark_of(row, LANE)
         if not kept or kept["name"] != "responses" or not kept["background"]:
             return None
         fields = json.loads(event.data)

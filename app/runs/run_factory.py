@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
@@ -307,8 +307,7 @@ class RunFactory(Struct, kw_only=True):
         discipline = LimitEnforcer(limits, verify=self.settings.verify)
         run_budget = RunBudget(self.runs.ledger, principal, discipline.tool_left_s)
         guards = guards_of(self.settings, principal.name, utility, run_budget)
-        skills = partial(self._server_skills, options, gate, route)
-        texts = structs.replace(self._texts(options, persona, project, gate), server_skills=skills)
+        texts = self._texts(options, persona, project, gate, route)
         lesson = Lesson(route)
         prompt = texts.opening(workspace, _lines(options, guards.line), route, lesson)
         labels = labels_of_run(self.labels, route, gate, self.sandbox, project)
@@ -418,7 +417,9 @@ class RunFactory(Struct, kw_only=True):
         kept = await self.profiles.session_defaults(session)
         return await asyncio.to_thread(folder_below, whole, kept.workspace) if kept and kept.workspace else whole
 
-    def _texts(self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate) -> RunTexts:
+    def _texts(
+        self, options: RunOptions, persona: Persona, project: ProjectContext, gate: Gate, route: ModelRoute
+    ) -> RunTexts:
         override = self.redactor.redact_value(options.override)
         profile = self.redactor.redact_value(options.profile_prompt)
         return RunTexts(
@@ -431,6 +432,7 @@ class RunFactory(Struct, kw_only=True):
             profile=profile,
             secrets="" if secrets_refusal(self.sandbox) else prompt_line(gate.usable_secrets),
             facts=self._facts(options, persona, gate) if self.settings.prompt_rules else None,
+            server_skills=partial(self._server_skills, options, gate, route),
         )
 
     def _facts(self, options: RunOptions, persona: Persona, gate: Gate) -> RunFacts:

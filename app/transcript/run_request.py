@@ -122,6 +122,11 @@ def has_mark(row: RunRow, mark: str) -> bool:
     return mark in row.policy and mark in json.loads(row.policy)
 
 
+def mark_of(row: RunRow | ScheduleRow | TriggerRow, mark: str) -> Any:
+    """Return the value of a mark in a policy; None without it."""
+    return json.loads(row.policy).get(mark) if mark in row.policy else None
+
+
 SENDERS: tuple[tuple[str, SourceKind], ...] = (
     (HELPER, "model"),
     (SENT_BY, "session"),
@@ -137,7 +142,7 @@ def sender_of(row: RunRow) -> SourceKind | Literal[""]:
 
 def speaker_of(row: RunRow | ScheduleRow | TriggerRow) -> str:
     """Return the member of a bot that has begun a run, or set a schedule, for its account; empty for the account."""
-    return str(json.loads(row.policy).get(SPEAKER, "")) if SPEAKER in row.policy else ""
+    return str(mark_of(row, SPEAKER) or "")
 
 
 def is_open_to(row: RunRow | ScheduleRow | TriggerRow, principal: Principal) -> bool:
@@ -147,13 +152,13 @@ def is_open_to(row: RunRow | ScheduleRow | TriggerRow, principal: Principal) -> 
 
 def as_sent(row: RunRow, message: Message) -> Message:
     """Return the message of a run; people are shown the words of an app without what delimits them for models."""
-    app = json.loads(row.policy).get(PROPOSED) if PROPOSED in row.policy else None
+    app = mark_of(row, PROPOSED)
     return replace(message, shown=data_in(message.text), app=app) if app else message
 
 
 def direct_call_of(row: RunRow) -> DirectCall | None:
     """Return the call that is all of a run; None for a run of a model."""
-    call = json.loads(row.policy).get(CALL) if CALL in row.policy else None
+    call = mark_of(row, CALL)
     return convert(call, DirectCall) if call else None
 
 
@@ -170,7 +175,7 @@ def names_behind(row: RunRow) -> set[str]:
 
 def trace_of(row: RunRow) -> str:
     """Return the traceparent that a run was begun with, also after a restart; empty without one."""
-    return str(json.loads(row.policy).get(TRACEPARENT, "")) if TRACEPARENT in row.policy else ""
+    return str(mark_of(row, TRACEPARENT) or "")
 
 
 class RunRequest(Struct, frozen=True):

@@ -107,11 +107,11 @@ LANES: tuple[Lane, ...] = (
         ),
     ),
 )
+BY_NAME = {lane.name: lane for lane in LANES}
 COMPACT = replace(
-    next(lane for lane in LANES if lane.name == RESPONSES),
+    BY_NAME[RESPONSES],
     path="/v1/responses/compact",
     read=read_compact,
     whole=whole_compaction,
     about="Compact a conversation: its user's messages, and one opaque item for all else. See [Responses](#responses).",
 )
-BY_NAME = {lane.name: lane for lane in LANES}

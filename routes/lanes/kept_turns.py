@@ -7,7 +7,7 @@ from typing import Any
 
 from app.runs.recording.parts import LANE as RECORDED
 from app.storage.runs import RunRow
-from app.transcript.run_request import LANE
+from app.transcript.run_request import LANE, mark_of
 from routes.lanes.lane import LaneRequest, Turn
 
 
@@ -34,7 +34,7 @@ def recorded_turn(part: dict[str, Any], run: str, session: str, created: float) 
 
 def kept_turn(row: RunRow, lane: str, after: int = 0) -> Turn | None:
     """The turn of a run, or None if it was not started by this lane, or not kept."""
-    kept = json.loads(row.policy).get(LANE)
+    kept = mark_of(row, LANE)
     if kept is None or kept["name"] != lane:
         return None
     request = LaneRequest(

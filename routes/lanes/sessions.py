@@ -31,7 +31,7 @@ from app.storage.files.reading import Files
 from app.storage.principals import Principal
 from app.storage.runs import KeyRow, RunRow
 from app.storage.store import Store
-from app.transcript.run_request import LANE, UNASKED, CallResult, RunRequest, is_of_app, is_open_to
+from app.transcript.run_request import LANE, UNASKED, CallResult, RunRequest, is_of_app, is_open_to, mark_of
 from routes.lanes.answer import Answer
 from routes.lanes.claims import claims_of
 from routes.lanes.event_text import fields_of
@@ -197,7 +197,7 @@ class LaneSessions(Struct, frozen=True):
         if row is None or not is_mine or (row.ended is not None and not await self.store.events(row.id, 0, 1)):
             problem = "There is no such previous response, or it is not kept. Send the whole conversation instead."
             raise Refused(400, "previous_response_not_found", problem, param="previous_response_id")
-        if COMPACTION in json.loads(row.policy).get(LANE, {}).get("echo", {}):
+        if COMPACTION in (mark_of(row, LANE) or {}).get("echo", {}):
             problem = "The previous response is a compaction. Send its item as input instead."
             raise Refused(400, "invalid_request", problem, param="previous_response_id")
         return row

@@ -17,6 +17,7 @@ from routes.lanes.content import BETWEEN, Content, Draft, content_of
 from routes.lanes.lane import Verdict
 from routes.lanes.reading import Node, asked_call, with_names
 from routes.lanes.responses.ids import ApprovalPlace, approval_place, item_place
+from routes.lanes.responses.input_items import items_in
 from routes.lanes.responses.items import CUSTOM_INPUT, unsealed
 from routes.lanes.responses.tools import flat_name
 
@@ -135,6 +136,5 @@ READERS: Mapping[str, Callable[[History, Node], None]] = {
 
 def unknown_types(body: Node) -> list[str]:
     """The types among a request's items that no reader takes, a few of them."""
-    items = body.children("input") if isinstance(body.fields.get("input"), list) else []
-    types = (item.text("type") for item in items)
+    types = (item.text("type") for item in items_in(body))
     return sorted({kind[:40] for kind in types if kind and kind not in READERS})[:5]

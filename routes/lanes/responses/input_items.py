@@ -26,10 +26,14 @@ def kept_items(given: Any) -> list[dict[str, Any]]:
     return kept[::-1]
 
 
+def items_in(body: Node) -> Sequence[Node]:
+    """The items of a request's input, which may be a text instead."""
+    return body.children("input") if isinstance(body.fields.get("input"), list) else ()
+
+
 def items_of(body: Node, kind: str) -> list[Node]:
     """The items of this type among a request's input."""
-    items = body.children("input") if isinstance(body.fields.get("input"), list) else []
-    return [item for item in items if item.fields.get("type") == kind]
+    return [item for item in items_in(body) if item.fields.get("type") == kind]
 
 
 def _listed(item: Mapping[str, Any]) -> dict[str, Any]:

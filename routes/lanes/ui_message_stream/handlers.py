@@ -53,11 +53,12 @@ async def resume_chat(request: Request) -> Response:
         return Response(status_code=NONE_ACTIVE)
     turn = kept_turn(run, LANE) or Turn(run.id, run.session, int(run.created), AGENT, REQUEST)
     turn = replace(turn, request=replace(turn.request, asks=True), decided=await last_decided(services, principal, run))
-    runs = [one.id for one in await services.store.runs(run.session)]
-    first = turn.request.echo.get("message") or run.id
-    if first not in (run.id, *runs):
-        return Response(status_code=NONE_ACTIVE)  # the page has more of the message than the logs
-    before = runs[runs.index(first) : runs.index(run.id)] if first in runs else ()
+    first, before = turn.request.echo.get("message") or run.id, list[str]()
+    if first != run.id:
+        runs = [one.id for one in await services.store.runs(run.session)]
+        if first not in runs:
+            return Response(status_code=NONE_ACTIVE)  # the page has more of the message than the logs
+        before = runs[runs.index(first) : runs.index(run.id)]
     with services.presence.place(principal) as place:
         frames = lane_frames(_joined(services, turn, before), UIStreamEncoder(turn), attendance.attending(run.id))
         on_leave = leaving(services, attendance, BY_NAME[LANE], run.id)
