@@ -10,8 +10,9 @@ from urllib.parse import unquote, urlsplit
 from acp import schema
 from pydantic import BaseModel
 
-from routes.acp.updates import Json, block, fenced
+from routes.acp.updates import Json, block
 from routes.terminal.event_client import Message
+from routes.texts.exact import fenced
 
 LONG = 128 * 1024  # characters: from here on a text is a file, which tools read in parts
 BEGINNING = 500

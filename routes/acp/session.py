@@ -28,7 +28,7 @@ from routes.terminal.commands.prompts import BLANK
 from routes.terminal.event_client import ChatFailed, Choices, Link, step
 from routes.terminal.exit_codes import UNREACHABLE
 from routes.terminal.run_display import Asking, as_own
-from routes.terminal.standing import ORDER, Standing
+from routes.terminal.standing import Standing
 from routes.terminal.talk import command_of
 from routes.terminal.view import read_event
 from routes.texts import text
@@ -63,9 +63,10 @@ class Session:
     async def open(self) -> None:
         """Learn what the server has of the session, and what it offers. Raises ChatFailed, RequestError."""
         session = self.choices.session = await session_of(self._api, self.key)
-        about = await self._api.get(f"/options?session={step(session or '')}")
         await self._standing.look(self._api)
-        self._standing.about = about | {row["option"]: row["value"] for row in about["options"]}
+        if not self._standing.about:  # it could not be had, for a reason
+            await self._standing.learn(self._api)
+        about = self._standing.about
         models = [row["id"] for row in (await self._api.get("/v1/models"))["data"]]
         self._models = [name for name in models if not name.startswith("dragoman/")]
         root, can = Path(about["workspace"] or self._cwd), self._editor.capabilities
@@ -81,7 +82,7 @@ class Session:
 
     def options(self) -> Json:
         """Choices of a person with their values now, as the newer and as the older field of the protocol."""
-        modes = [mode for mode in ORDER if mode != "auto" or self._standing.about.get("role") == "admin"]
+        modes = self._standing.modes
         keys = {mode: "composer.plan.hint" if mode == PLAN else f"terminal.approve.{mode}" for mode in modes}
         named = [{"name": mode, "description": text(keys[mode])} for mode in modes]
         models = [{"value": one, "name": one} for one in (DEFAULT, *self._models)]
@@ -105,7 +106,7 @@ class Session:
         if option == "model":
             self.choices.model = None if value == DEFAULT else str(value)
         else:
-            self.choices.mode, self.choices.approval = (PLAN, None) if value == PLAN else (None, str(value))
+            self._standing.choose_mode(str(value))
 
     async def prompt(self, blocks: Sequence[BaseModel]) -> str:
         """One turn; its stop reason. Raises RequestError, ChatFailed."""

@@ -9,7 +9,7 @@ from typing import Any
 from app.core import events
 from routes.terminal.view import for_people, printable
 from routes.texts import text
-from routes.texts.exact import one_line
+from routes.texts.exact import fenced, one_line
 
 Json = dict[str, Any]
 LONGEST_TITLE = 200
@@ -45,14 +45,6 @@ def block(words: str) -> Json:
 def shown_text(written: str, before: str = "") -> Json:
     """A text of a tool as content of its call."""
     return {"type": "content", "content": block(f"{before}{fenced(written)}")}
-
-
-def fenced(written: str) -> str:
-    """A text of a tool as Markdown that shows it as it is, so that no picture in it is loaded."""
-    fence = "```"
-    while fence in written:
-        fence += "`"
-    return f"{fence}\n{written}\n{fence}"
 
 
 class Updates:

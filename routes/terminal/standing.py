@@ -35,10 +35,14 @@ class Standing(Struct):
         self.model, self.tokens, self.spent, self.spending = "", 0, 0.0, 0.0
         with suppress(ChatFailed, TimeoutError, LookupError, TypeError, ValueError, AttributeError):
             async with asyncio.timeout(LIMIT_S):
-                about = await api.get(f"/options?session={step(self.choices.session or '')}")
-                self.about = about | {row["option"]: row["value"] for row in about["options"]}
+                await self.learn(api)
                 for one in (await api.get("/endpoints"))["endpoints"]:
                     self.windows |= {row["name"].rpartition("/")[2]: row.get("window") for row in one["models"]}
+
+    async def learn(self, api: Api) -> None:
+        """Raises ChatFailed."""
+        about = await api.get(f"/options?session={step(self.choices.session or '')}")
+        self.about = about | {row["option"]: row["value"] for row in about["options"]}
 
     def follow(self, event: AgentEvent) -> None:
         match event:
@@ -51,10 +55,17 @@ class Standing(Struct):
     def mode(self) -> str:
         return "plan" if self.choices.mode == "plan" else str(self.choices.approval or self.about.get("approval") or "")
 
+    @property
+    def modes(self) -> list[str]:
+        """`auto` is for admins."""
+        return [mode for mode in ORDER if mode != "auto" or self.about.get("role") == "admin"]
+
     def next_mode(self) -> None:
-        """`auto` is for admins; a plan that is accepted is carried out with the server's mode."""
-        order = [mode for mode in ORDER if mode != "auto" or self.about.get("role") == "admin"]
-        mode = order[(order.index(self.mode) + 1) % len(order) if self.mode in order else 0]
+        modes = self.modes
+        self.choose_mode(modes[(modes.index(self.mode) + 1) % len(modes) if self.mode in modes else 0])
+
+    def choose_mode(self, mode: str) -> None:
+        """A plan that is accepted is carried out with the server's mode."""
         self.choices.mode, self.choices.approval = ("plan", None) if mode == "plan" else (None, mode)
 
     def facts(self) -> list[str]:

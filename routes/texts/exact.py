@@ -7,6 +7,7 @@ from typing import Any
 
 import regex
 
+TICKS = regex.compile("`{3,}")
 UNSEEN = regex.compile(r"(?![ \n\t])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]")
 
 
@@ -23,3 +24,9 @@ def one_line(written: str) -> str:
 def exact_json(value: Any) -> str:
     """One line of JSON, to be changed by a person and read again: what cannot be seen is escaped."""
     return UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(value, ensure_ascii=False))
+
+
+def fenced(written: str, language: str = "") -> str:
+    """Markdown that shows the text as it is, by a fence that is longer than any inside."""
+    fence = "`" * (1 + max(map(len, TICKS.findall(written)), default=2))
+    return f"{fence}{language}\n{written}\n{fence}"

@@ -18,10 +18,9 @@ from app.storage.sessions import SessionRow
 from app.storage.store import Store
 from parsing.dialects import FENCED
 from routes.texts import text
+from routes.texts.exact import fenced
 from routes.transcripts.formats import Item, items_of
-from tools.base.patterns import lazy_pattern
 
-TICKS = lazy_pattern("`{3,}")
 PAGE = """<!doctype html>
 <html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
@@ -98,7 +97,7 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
         role, content = message["role"], message.get("shown") or message["text"]
         if role == "tool":
             result = text("terminal.export.result", words, name=message.get("name") or "tool")
-            yield f"**{result}**\n\n{_fenced(content)}"
+            yield f"**{result}**\n\n{fenced(content)}"
         else:
             who = "assistant" if role == "assistant" else "app" if message.get("app") else "you"
             yield f"## {text(f'terminal.export.{who}', words, server=message.get('app', ''))}"
@@ -106,17 +105,11 @@ def _parts(session: Item, words: Words) -> Iterator[str | Item]:
         for call in message.get("calls", ()):
             if call["dialect"] != FENCED.name or f"```{call['name']}\n" not in content:  # else it stands in the text
                 arguments = json.dumps(call["arguments"], indent=2, ensure_ascii=False)
-                yield f"**{call['name']}**\n\n{_fenced(arguments, 'json')}"
+                yield f"**{call['name']}**\n\n{fenced(arguments, 'json')}"
         yield from message.get("attachments", ())
     for document in session["documents"]:
         yield f"# {text('terminal.export.document', words, title=document['title'])}"
         yield document["text"]
-
-
-def _fenced(content: str, language: str = "") -> str:
-    """A block of code, whose fence is longer than any inside."""
-    fence = "`" * (1 + max(map(len, TICKS.findall(content)), default=2))
-    return f"{fence}{language}\n{content}\n{fence}"
 
 
 EXPORTS: Mapping[str, Export] = {

@@ -16,8 +16,9 @@ from acp.schema import StopReason
 
 from app.core import events
 from app.core.events import AgentEvent
-from routes.acp.updates import LOOKS, SAYS_ITSELF, STOP_REASONS, Updates, fenced
+from routes.acp.updates import LOOKS, SAYS_ITSELF, STOP_REASONS, Updates
 from routes.texts import ENGLISH, table
+from routes.texts.exact import fenced
 from tests import ROOT
 from tests.support.acp.schema import problems
 from tests.tasks.documents import DOCS
