@@ -22,6 +22,7 @@ from routes.protocol.errors import Refused
 from routes.protocol.route import Route, tagged
 from routes.texts import Table, languages, page_table
 from tools.base.patterns import lazy_pattern
+from tools.mcp.definitions import ORIGIN
 
 FOLDER = Path(__file__).parent
 KINDS = {
@@ -94,8 +95,6 @@ FRAME_POLICY = "; ".join(
         "trusted-types own default",
     )
 )
-# An origin that a frame may be opened for: of those that an app asks for, one that an admin has allowed.
-REACHED = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
 DEVICES = (
     *("accelerometer", "autoplay", "camera", "clipboard-read", "clipboard-write", "display-capture"),
     *("encrypted-media", "fullscreen", "geolocation", "gyroscope", "hid", "microphone", "midi", "payment"),
@@ -235,7 +234,7 @@ def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept
 
 def _safety(name: str, asked: Mapping[str, str]) -> dict[str, str]:
     if name == FRAME:
-        origins = {kind: REACHED.findall(asked.get(kind, "")) for kind in ("connect", "resource")}
+        origins = {kind: ORIGIN.findall(asked.get(kind, "")) for kind in ("connect", "resource")}
         reached = {kind: "".join(f" {origin}" for origin in found) for kind, found in origins.items()}
         reached["allowed"] = " ".join(f'"{origin}"' for found in origins.values() for origin in found)
         return {header: value.format_map(reached) for header, value in FRAME_HEADERS.items()}

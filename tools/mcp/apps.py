@@ -15,11 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tools.base.outcome import Progress, Result
-from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 from tools.mcp.call_context import CallContext
 from tools.mcp.calls import ServerCall
-from tools.mcp.definitions import PAGE_TYPE, Definition, sha256
+from tools.mcp.definitions import ORIGIN, PAGE_TYPE, Definition, sha256
 from tools.mcp.offer_calls import OfferRequest, RequestFailed, ResourceCall, SkillCall
 from tools.mcp.offers import OFFER_TOOLS
 from tools.mcp.results import line
@@ -34,8 +33,6 @@ MAX_PAGE = 8 << 20  # characters of a page, and of a result that it gets
 MAX_DOMAINS = 64  # of each kind
 PAGE_S = 10.0  # for the page, behind the result
 DOMAINS = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
-# Exactly what may stand in a content policy: a text that holds more could end a directive and begin another.
-_ORIGIN = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
 
 
 class UnusablePage(Unavailable):
@@ -94,7 +91,7 @@ def _object(value: object) -> Mapping[str, Any]:
 
 def _origins(asked: object) -> list[str]:
     plain = (one.rstrip("/") for one in asked if isinstance(one, str)) if isinstance(asked, list) else ()
-    return [one for one in dict.fromkeys(plain) if _ORIGIN.fullmatch(one)][:MAX_DOMAINS]
+    return [one for one in dict.fromkeys(plain) if ORIGIN.fullmatch(one)][:MAX_DOMAINS]
 
 
 class AppCall(ServerCall):

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from tools.base.escape_invisible import visible
+from tools.base.patterns import lazy_pattern
 from tools.base.permit import canonical
 from tools.base.rights import Hints
 from tools.base.schemas import schema_error
@@ -27,6 +28,8 @@ _MAX_DIFF = 20_000
 
 _PINNED = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _HINTS = ("readOnlyHint", "destructiveHint", "openWorldHint")  # as the fields of Hints
+# Exactly what may stand in a content policy: a text that holds more could end a directive and begin another.
+ORIGIN = lazy_pattern(r"(?:https|wss)://(?:\*\.)?[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,5})?")
 PAGES, PAGE_TYPE = "ui://", "text/html;profile=mcp-app"  # of pages that show results, see `tools.mcp.apps`
 
 

@@ -1,7 +1,8 @@
 /** JSON-RPC 2.0 with an app in a frame: what it says may be anything, so it is read as JSON, checked and bounded. */
 
+import { MessageRate } from "../text/message_rate.js";
+
 const LONGEST = 1_000_000; // characters of a message
-const MOST_RECEIVED = 200; // messages of one second; of long ones less
 const LONG = 25_000; // characters that weigh as much as a message
 const MOST_OPEN = 20; // requests of an app that have no answer yet
 const [INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, REFUSED] = [-32600, -32601, -32602, -32000];
@@ -19,7 +20,7 @@ export const isObject = (value) => typeof value === "object" && value !== null &
 const isId = (id) => Number.isSafeInteger(id) || (typeof id === "string" && id.length <= 100);
 
 export class Bridge {
-  #received = { since: 0, weight: 0 };
+  #received = new MessageRate();
   #open = new Map(); // requests of the app by id: what aborts them
   #answered = null; // what takes the answer to our own request
 
@@ -31,7 +32,7 @@ export class Bridge {
   /** Takes what the app says. Returns what is no message of this protocol. */
   hear(data) {
     const [message, characters] = plain(data);
-    if (this.#isLoud(1 + characters / LONG)) return this.flooded();
+    if (this.#received.isOver(1 + characters / LONG)) return this.flooded();
     if (message?.jsonrpc !== "2.0") return message;
     const { id, method, params = {} } = message;
     if (method === undefined) return void this.#answered?.();
@@ -75,12 +76,6 @@ export class Bridge {
     }
     if (!abort.signal.aborted) this.send(answer);
     if (this.#open.get(id) === abort) this.#open.delete(id);
-  }
-
-  #isLoud(weight) {
-    const now = performance.now();
-    if (now - this.#received.since > 1_000) this.#received = { since: now, weight: 0 };
-    return (this.#received.weight += weight) > MOST_RECEIVED;
   }
 }
 

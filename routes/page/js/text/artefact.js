@@ -10,12 +10,12 @@ import { t } from "../dom/more_texts.js";
 import { pageOf } from "./code_buttons.js";
 import { escapeLine } from "./exact_text.js";
 import { guardFocus } from "./focus_guard.js";
+import { MessageRate } from "./message_rate.js";
 import { heedsAllowlist } from "./offline_proof.js";
 
 export const FRAME = new URL("../../frame/artefact.html", import.meta.url).href;
 const LONGEST = 2_000_000; // characters
 const HEIGHTS = [80, 640];
-const MOST_HEARD = 200; // messages of one second: a frame that says more keeps the page from drawing
 const MOST_GIVEN = 5; // times that a frame gets its document: it may load itself anew
 const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
 const CENTRED = "margin:0;padding:12px;box-sizing:border-box;";
@@ -33,7 +33,7 @@ class Artefact {
   #frame = null;
   #ends = new AbortController();
   #guard = new AbortController(); // of the frame
-  #heard = { since: 0, count: 0 };
+  #received = new MessageRate();
   #given = 0;
   #fits = { width: 0, height: 0 };
   #panel = null; // the side panel that it is in
@@ -117,7 +117,7 @@ class Artefact {
 
   /** What the frame says may be anything: it can say that something is wrong with it, and how high it is. */
   async #hear(data) {
-    if (this.#isLoud()) return this.#stop("loud");
+    if (this.#received.isOver()) return this.#stop("loud");
     const { ready, height, error, mistaken, ...missing } = Object(data?.artefact);
     if (ready) return this.#handOver();
     if (typeof height === "number" && this.kind !== "html") this.#fit(height);
@@ -128,12 +128,6 @@ class Artefact {
       if (name) this.#say(name);
     }
     return undefined;
-  }
-
-  #isLoud() {
-    const now = performance.now();
-    if (now - this.#heard.since > 1_000) this.#heard = { since: now, count: 0 };
-    return (this.#heard.count += 1) > MOST_HEARD;
   }
 
   /** At one width it only grows: what stands below is not moved to and fro. */
