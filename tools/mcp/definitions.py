@@ -55,7 +55,7 @@ class Definition(Struct, frozen=True):
 
     @property
     def ui(self) -> Mapping[str, Any]:
-        """The page that shows results (`resourceUri`), and who may call the tool (`visibility`), where that is said."""
+        """The page that shows results (`resourceUri`), and for which callers the tool is (`visibility`), where that is given."""
         ui: Mapping[str, Any] = self.pinned.get("_meta", {}).get("ui", {})
         return ui
 
