@@ -31,7 +31,7 @@ HEAD = "POST /chat HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/j
 async def count(url: str, folder: Path, streams: int) -> Counter[str]:
     """Return the calls of a token by function."""
     async with served(url, folder) as port:
-        await read_streams(port, streams, SHORT)
+        await read_streams(port, streams, LONG)
         short, long = [await calls(port, streams, tokens) for tokens in (SHORT, LONG)]
     long.subtract(short)
     return Counter({name: calls / streams / (LONG - SHORT) for name, calls in long.items()})

@@ -20,7 +20,7 @@ from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
-from app.log.event_writer import EventWriter, Listeners, observer_of
+from app.log.event_writer import EventWriter, Listeners, Take, Watcher, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -358,8 +358,11 @@ class RunManager:
         if live and live.task:
             await asyncio.wait([live.task])
 
-    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
-        """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+    def watch(self, run: str, after: int, take: Take | None = None) -> AsyncGenerator[list[EventRow], None]:
+        """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
+
+        An event for which the caller waits may be offered to `take` instead (`Watcher`).
+        """
         if unlisted := self._unlisted.get(run):
             return unlisted.pages(after)
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
@@ -368,7 +371,7 @@ class RunManager:
             lambda: live.log if (live := self._live.get(run)) else None,
             self._lost,
             run,
-            after,
+            Watcher(after, take),
             audience=audience,
         )
 
