@@ -2,7 +2,7 @@
 
 Counted as benchmarks.request_calls does it. One stream, each of whose tokens has a commit of its own: a count that no
 busy machine changes. And streams side by side, which share commits, on a busy machine more of them.
-`python -m benchmarks token_calls`; `python -m benchmarks.token_calls functions` lists the functions of one stream.
+`python -m benchmarks token_calls`; `python -m benchmarks.token_calls STREAMS` lists the functions of so many.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ async def read_one(port: int, tokens: int, start_s: float) -> None:
         raise RuntimeError(text.decode())
 
 
-def main(*, functions: bool = False) -> None:
-    for streams in STREAMS[: 1 if functions else None]:
+def main(listed: int | None = None) -> None:
+    for streams in [listed] if listed else STREAMS:
         with tempfile.TemporaryDirectory() as name, child("-m", "benchmarks.upstream") as (upstream, _):
             found = uvloop.run(count(f"http://127.0.0.1:{upstream}/v1", Path(name), streams))
         of_python = sum(calls for name, calls in found.items() if not name.startswith("~"))
         print(
             f"calls of a token, {streams:3} streams: {found.total():.1f}, of them {of_python:.1f} of Python functions"
         )
-        for function, calls in found.most_common() if functions else ():
+        for function, calls in found.most_common() if listed else ():
             if calls >= 0.05:
                 print(f"{calls:8.2f}  {function}")
 
@@ -85,4 +85,4 @@ if __name__ == "__main__":
     if sys.argv[2:]:
         asyncio.run(read_all(*map(int, sys.argv[1:])))
     else:
-        main(functions=sys.argv[1:] == ["functions"])
+        main(*map(int, sys.argv[1:]))
