@@ -11,6 +11,9 @@ import cProfile
 import pstats
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -28,7 +31,9 @@ WARM, COUNTED = 20, 200
 TURN = {"message": order(1, 0)}
 
 
-async def count(url: str, folder: Path) -> None:
+@asynccontextmanager
+async def served(url: str, folder: Path) -> AsyncIterator[int]:
+    """The port of a server in this process, before the model's server at `url`."""
     settings = Settings(model_url=url, model="bench", data_dir=folder / "data", workspace=folder / "work", port=0)
     listener = listen(settings)
     port = listener.getsockname()[1]
@@ -39,17 +44,30 @@ async def count(url: str, folder: Path) -> None:
         config = uvicorn.Config(app, lifespan="off", http=protocol, ws="none", log_config=None, access_log=False)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
+        try:
+            yield port
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def profiled_calls(profile: cProfile.Profile) -> Counter[str]:
+    """Return how often each function was called; the names of C's begin with `~`."""
+    stats: dict[tuple[str, int, str], tuple[int, int]] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    return Counter({f"{file}:{line} {name}": row[1] for (file, line, name), row in stats.items()})
+
+
+async def count(url: str, folder: Path) -> None:
+    async with served(url, folder) as port:
         await requests(port, WARM)
         profile = cProfile.Profile()
         profile.enable()
         await requests(port, COUNTED)
         profile.disable()
-        server.should_exit = True
-        await serving
-    stats: dict[tuple[str, int, str], tuple[int, int]] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
-    of_c = sum(row[1] for (file, *_), row in stats.items() if file == "~") / COUNTED
-    of_python = sum(row[1] for (file, *_), row in stats.items() if file != "~") / COUNTED
-    print(f"calls of a one-token request: {of_python + of_c:,.0f}, of them {of_python:,.0f} of Python functions")
+    found = profiled_calls(profile)
+    of_python = sum(calls for name, calls in found.items() if not name.startswith("~"))
+    each, python = found.total() / COUNTED, of_python / COUNTED
+    print(f"calls of a one-token request: {each:,.0f}, of them {python:,.0f} of Python functions")
 
 
 async def requests(port: int, times: int) -> None:

@@ -11,7 +11,7 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 - A log that has something pending is in the batch. What is pending is taken only when the write begins, so that deltas
   which arrived meanwhile leave as one row, and numbers (`seq`) are given in the order of the log.
 - `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
-  the store.
+  the store. One that waits for the next event may take it there and then (`Watcher`): no task has to be woken.
 - Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
 - If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
   nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
@@ -60,6 +60,10 @@ SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
+Take = Callable[[EventRow], bool]
+"""Take an event, or return False, having done nothing, if it has to wait for the reader's task. It must not raise."""
+
+
 def _ignore(*_: object) -> None:
     """Do nothing: nobody listens."""
 
@@ -97,6 +101,19 @@ class Listeners(Struct, frozen=True, kw_only=True):
 NO_LISTENERS = Listeners()
 
 
+class Watcher(Struct):
+    """A place in a log. While it waits there, `take` is offered the next event as soon as that is durable."""
+
+    seq: int
+    take: Take | None = None
+
+    def takes(self, row: EventRow) -> bool:
+        if self.take is None or row.seq != self.seq + 1 or not self.take(row):
+            return False
+        self.seq = row.seq
+        return True
+
+
 class RunLog:
     """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
 
@@ -121,7 +138,7 @@ class RunLog:
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], Watcher | None] = {}
         self._redacted = RedactedEvents(journal.redactor)
         self._documents = Documents() if journal.documents else None
         self._drafts = OpenDrafts()
@@ -159,24 +176,24 @@ class RunLog:
         self.last_seq = last_seq
         self._drafts.open.update(drafts)
 
-    async def after(self, cursor: int) -> list[EventRow] | None:
-        """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
-        while self.last_seq <= cursor and not self.ended:
-            await self.news()
-        missing = max(0, self.last_seq - cursor)
+    async def after(self, watcher: Watcher) -> list[EventRow] | None:
+        """The events behind the watcher, at least one unless the log has ended; None if the store must be asked."""
+        while self.last_seq <= watcher.seq and not self.ended:
+            await self.news(watcher)
+        missing = max(0, self.last_seq - watcher.seq)
         if missing > len(self._kept):
             return None
         begin = len(self._kept) - missing
         return self._kept[begin : begin + PAGE]
 
-    async def news(self) -> None:
-        """Wait until there is something new."""
+    async def news(self, watcher: Watcher | None = None) -> None:
+        """Wait until there is something new, which the watcher has not taken."""
         waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
-        self._waiting.add(waiting)
+        self._waiting[waiting] = watcher
         try:
             await waiting
         finally:
-            self._waiting.discard(waiting)
+            self._waiting.pop(waiting, None)
 
     def take_changes(self) -> list[Change]:
         changes, self._changes = self._changes, []
@@ -204,7 +221,10 @@ class RunLog:
         self.ended = rows[-1].type in TERMINAL
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
-        self.wake()
+        if len(rows) == 1 and not self.ended:
+            self._offer(rows[0])
+        else:
+            self.wake()
         if self._on_rows:
             self._on_rows(rows)
         for row in rows:
@@ -225,6 +245,12 @@ class RunLog:
     def _keep(self, rows: list[EventRow]) -> None:
         self._kept += rows
         del self._kept[:-KEPT]
+
+    def _offer(self, row: EventRow) -> None:
+        """Wake the watchers that do not take the event at once."""
+        for waiting, watcher in [*self._waiting.items()]:
+            if not waiting.done() and not (watcher and watcher.takes(row)):
+                waiting.set_result(None)
 
     def wake(self) -> None:
         for waiting in self._waiting:

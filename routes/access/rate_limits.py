@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.sse import WRITE
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -145,6 +146,15 @@ class HeadHolder:
             self._transport.write(self._head + part)
 
 
+def write_part(cycle: RequestResponseCycle, part: bytes) -> bool:
+    """Write a part of a body that has begun, as its `send` would; return False if that would wait, or write nothing."""
+    is_chunked = cycle.chunked_encoding and not cycle.response_complete
+    if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+    return True
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a limit for headers and URL, in bytes and in time: by itself it has none.
 
@@ -243,6 +253,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.message_event = LeanEvent()
         HeadHolder(self.cycle)
+        self.scope["state"][WRITE] = partial(write_part, self.cycle)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answered = cycle
