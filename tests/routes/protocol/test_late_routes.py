@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
-from routes.catalogue.early import EARLY
-from routes.catalogue.late import LATE
+from routes.catalogue import EARLY, late_routes
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import BUILT_IN
 from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
@@ -70,7 +69,7 @@ def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]
 
 
 def test_no_early_route_takes_the_requests_of_a_late_one() -> None:
-    assert taken(LATE, by=EARLY) == []
+    assert taken(late_routes(), by=EARLY) == []
 
 
 def test_errors_of_lanes_have_their_shape_before_they_are_imported() -> None:
