@@ -1,8 +1,9 @@
-"""`make fire`: deploy under fire. Three servers behind nginx on PostgreSQL, replaced one after the other while clients
-of every lane follow runs of every kind, and while servers are killed and frozen, the database restarts and the network
-stalls. It prints the schedule of faults and a table, and fails if an event was lost or doubled, a call was made twice, a
-run has not exactly one end, or a client waits for ever. How long a silence lasts is in the table only: it depends on the
-machine.
+"""`make fire`: deploy under fire. Three servers behind nginx on PostgreSQL, replaced one after the other.
+
+Meanwhile clients of every lane follow runs of every kind, and in between servers are killed and frozen, the database
+restarts and the network stalls. It prints the schedule of faults and a table, and fails if an event was lost or doubled,
+a call was made twice, a run has not exactly one end, or a client waits for ever. How long a silence lasts is in the table
+only: that depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Deploys under fire (tests/tasks/fire.py): servers of two versions, what befalls them, clients of every lane, a table."""
+"""Deploys under fire (tests/tasks/fire.py): servers of two versions, their faults, clients of every lane, a table."""

@@ -73,7 +73,7 @@ PLACES = {"stalled to the database": 1, "stalled to nginx": 2}
 
 def schedule(seed: int) -> Iterator[tuple[str, int]]:
     """Faults and servers: each fault once before any comes again."""
-    chance = random.Random(seed)  # noqa: S311 (it is repeatable on purpose)
+    chance = random.Random(seed)
     while True:
         names = list(FAULTS)
         chance.shuffle(names)

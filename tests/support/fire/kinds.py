@@ -25,7 +25,7 @@ from tests.support.replicas.servers import AGAIN_S, passed
 
 ALL = tuple(LANES)
 TOKENS = 40
-DUE_S = 1.0  # from now on a schedule begins
+DUE_S = 2.0  # from now on a schedule begins
 STARTED = "SELECT count(*) FROM occurrences WHERE origin = $1 AND outcome = 'started'"
 UNFINISHED = "SELECT count(*) FROM runs WHERE ended IS NULL"
 ENDS = """

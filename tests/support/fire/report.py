@@ -25,7 +25,11 @@ def runs_table(watches: Sequence[Watch]) -> str:
     rows: list[Sequence[object]] = [HEAD]
     for (kind, lane), group in sorted(groups.items()):
         ends = Counter(one.end for one in group)
-        sums = (sum(one.heard.events for one in group), sum(one.lost for one in group), sum(one.doubled for one in group))
+        sums = (
+            sum(one.heard.events for one in group),
+            sum(one.lost for one in group),
+            sum(one.doubled for one in group),
+        )
         silence = max(one.silence_s for one in group)
         returns = sum(one.returns - 1 for one in group)
         rows.append((kind, lane, len(group), *sums, *(ends[end] or "" for end in ENDS), returns, f"{silence:.1f}"))
