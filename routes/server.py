@@ -22,7 +22,7 @@ from app.config.settings import Loaded, Settings
 from app.redaction.logs import log_as_json, log_as_text
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
-from parsing import parse
+from app.transcript.reply import compile_patterns
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
@@ -46,7 +46,7 @@ from routes.protocol.requests import ChatRequest
 from routes.protocol.route import Route
 from routes.services import Services, open_services
 from tools.base.patterns import compile_all
-from tools.base.tasks import in_background, wait_at_most
+from tools.base.tasks import alone, in_background, wait_at_most
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 # What Python waits for before it looks for garbage that refers to itself. A request leaves none; to look through what
@@ -193,8 +193,8 @@ def tame_garbage_collector() -> None:
 
 def warm_up() -> None:
     """Build what the first run would wait for: patterns, and the validator of its request."""
+    alone(compile_patterns)
     compile_all()
-    parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
 
 
