@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -126,6 +127,11 @@ def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
 def _serve(args: argparse.Namespace, environ: Environ) -> int:
     with no_garbage_collection():
         loaded = _loaded(args, environ)  # a wrong setting is reported before the server's modules are loaded
+        from tools.base.tasks import alone
+        from tools.sandbox.sandbox import find_sandbox
+
+        if not loaded.settings.unsafe_no_sandbox:  # its trials are remembered: 50 ms, beside the imports
+            Thread(target=alone, args=(find_sandbox,), name="sandbox").start()
         from routes.server import serve
     return serve(loaded)
 
