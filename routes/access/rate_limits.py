@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
-from routes.protocol.sse import WRITE
+from routes.protocol.sse import CLIENT
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -146,13 +146,31 @@ class HeadHolder:
             self._transport.write(self._head + part)
 
 
-def write_part(cycle: RequestResponseCycle, part: bytes) -> bool:
-    """Write a part of a body that has begun, as its `send` would; return False if that would wait, or write nothing."""
-    is_chunked = cycle.chunked_encoding and not cycle.response_complete
-    if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
-        return False
-    cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
-    return True
+class ClientOfCycle:
+    """Implements `routes.protocol.sse.Client`."""
+
+    __slots__ = ("_cycle", "_protocol")
+
+    def __init__(self, cycle: RequestResponseCycle, protocol: BoundedProtocol) -> None:
+        self._cycle, self._protocol = cycle, protocol
+
+    @property
+    def has_left(self) -> bool:
+        return self._cycle.disconnected
+
+    def write(self, part: bytes) -> bool:
+        """Do what `send` would, where it would not wait. An empty part lets go a head that waits for the first one."""
+        cycle = self._cycle
+        is_chunked = cycle.chunked_encoding and not cycle.response_complete
+        if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
+            return False
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
+        return True
+
+    def watch(self, leaves: Callable[[], None] | None) -> None:
+        self._protocol.leaves = leaves
+        if leaves and self.has_left:
+            leaves()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -166,7 +184,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _lingering = 0  # of refused connections, in all of the process
     _no_pipeline: ClassVar[deque[Any]] = deque(maxlen=0)  # for all: a deque of its own takes 760 bytes
     # With more attributes than uvicorn's 28 and two, the dict of each connection would take 1,300 bytes more.
-    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow")
+    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow", "leaves")
 
     @classmethod
     def within(cls, room: Connections) -> type[BoundedProtocol]:
@@ -177,6 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrived = self._parsed = 0  # bytes of the current request's head: what came, what the parser has reported
         self._in_head = True
         self._refused = False
+        self.leaves: Callable[[], None] | None = None  # called when the client of the response under way leaves
         self._answered: RequestResponseCycle | None = None  # `cycle` may be that of a request behind it
         self._refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
         self._too_slow: asyncio.TimerHandle | None = None
@@ -253,7 +272,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.message_event = LeanEvent()
         HeadHolder(self.cycle)
-        self.scope["state"][WRITE] = partial(write_part, self.cycle)
+        self.scope["state"][CLIENT] = ClientOfCycle(self.cycle, self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answered = cycle
@@ -295,6 +314,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
+        if self.leaves:
+            self.leaves()
         return cycle.response_started
 
     def _let_linger_no_more(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +28,8 @@ PING_S = 15
 PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
-PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
+COMMENT = b": ping\n\n"
+PING: Message = {"type": "http.response.body", "body": COMMENT, "more_body": True}
 NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
@@ -36,7 +38,7 @@ HEADERS = SAFE_HEADERS | {
     "X-Accel-Buffering": "no",
     "Content-Type": "text/event-stream; charset=utf-8",
 }
-WRITE = "write"  # where `scope["state"]` has a function that writes a part of a body at once, or returns False
+CLIENT = "client"  # where `scope["state"]` has the Client of the response
 STREAM = "stream"  # where `scope["state"]` has the response whose events are still to be sent
 ATTENDED_AFTER_S = 0.5  # until then a client that leaves is not noticed
 PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
@@ -84,19 +86,34 @@ def pieces(
     yield last("".join(waiting).encode())
 
 
+class Client(Protocol):
+    """The client of a response, of a server that needs no task to write to it, or to see that it leaves."""
+
+    @property
+    def has_left(self) -> bool: ...
+
+    def write(self, part: bytes) -> bool:
+        """Write a part of a body, or return False if it has to be sent."""
+        ...
+
+    def watch(self, leaves: Callable[[], None] | None) -> None:
+        """Call `leaves` once it has left."""
+        ...
+
+
 class DirectFrames:
     """Writes the frame of an event that a stream waits for, if the client takes it at once.
 
-    `write` is set when the stream has begun.
+    `client` is set when the stream has begun.
     """
 
-    __slots__ = ("write",)
+    __slots__ = ("client",)
 
     def __init__(self) -> None:
-        self.write: WritePart | None = None
+        self.client: Client | None = None
 
     def take(self, row: EventRow) -> bool:
-        return self.write is not None and self.write(frame(row).encode())
+        return self.client is not None and self.client.write(frame(row).encode())
 
 
 async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
@@ -107,9 +124,9 @@ async def frames(runs: RunManager, run: str, after: int, take: Take | None = Non
             for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
                 prefix = b""
+            del rows, piece  # while it waits, which may be for long
 
 
-WritePart = Callable[[bytes], bool]  # writes a part of a body, or returns False if it has to be sent
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -143,7 +160,8 @@ class EventStreamResponse(Response):
         self.status_code = 200
         self.background = None
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
-        self._attendant: asyncio.Task[None] | None = None
+        self._attendant: asyncio.Task[None] | None = None  # without a Client
+        self._timer: asyncio.TimerHandle | None = None
         self._begun = False
         self._place = place
         self._events = events
@@ -160,7 +178,7 @@ class EventStreamResponse(Response):
         else:
             scope["state"][STREAM] = self
 
-    async def send_events(self, receive: Receive, send: Send, write: WritePart | None = None) -> None:
+    async def send_events(self, receive: Receive, send: Send, client: Client | None = None) -> None:
         """Until they end, the client leaves or the place is closed."""
         attendant: asyncio.Task[None] | None = None
         try:
@@ -168,11 +186,15 @@ class EventStreamResponse(Response):
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
                 self._place.cut = partial(expire, until)
                 loop = asyncio.get_running_loop()
-                attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
+                begin = partial(self._watch, client) if client else partial(self._begin_to_attend, receive, send)
+                self._timer = loop.call_later(self.attended_after_s, begin)
+                del begin
                 try:
-                    ended = not self._place.closed and await self._send_bodies(events, send, write)
+                    ended = not self._place.closed and await self._send_bodies(events, send, client)
                 finally:
-                    attending.cancel()
+                    self._timer.cancel()
+                    if client:
+                        client.watch(None)
                     attendant, self._attendant = self._attendant, None  # its traceback refers to this response
                     if attendant:
                         attendant.cancel()
@@ -182,7 +204,8 @@ class EventStreamResponse(Response):
             if not until.expired():
                 raise
             self._place.leave()
-            await self._end_early(send, left=attendant is not None and attendant.done())
+            left = client.has_left if client else attendant is not None and attendant.done()
+            await self._end_early(send, left=left)
         finally:
             self._place.leave()
 
@@ -190,15 +213,25 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
-    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, write: WritePart | None) -> bool:
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, client: Client | None) -> bool:
         """Return True if the end has left with the last one."""
         async for body in events:
             self._begun, last = True, type(body) is Last
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
-            self._direct.write = write
+            self._direct.client = client
+            del body
         return False
+
+    def _watch(self, client: Client) -> None:
+        """End the stream when the client leaves, and keep the connection awake."""
+        client.watch(self._place.cut)
+        self._keep_awake(client, COMMENT if self._begun else b"")
+
+    def _keep_awake(self, client: Client, part: bytes = COMMENT) -> None:
+        client.write(part)  # where it would wait, much is to be sent anyway
+        self._timer = asyncio.get_running_loop().call_later(self.ping_s, self._keep_awake, client)
 
     def _begin_to_attend(self, receive: Receive, send: Send) -> None:
         self._attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
