@@ -107,12 +107,6 @@ class Watcher(Struct):
     seq: int
     take: Take | None = None
 
-    def takes(self, row: EventRow) -> bool:
-        if self.take is None or row.seq != self.seq + 1 or not self.take(row):
-            return False
-        self.seq = row.seq
-        return True
-
 
 class RunLog:
     """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
@@ -133,7 +127,7 @@ class RunLog:
         self._is_abandoned = False
         self._on_news = listeners.on_news
         self._on_rows = listeners.on_rows
-        self.outbox = listeners.outbox
+        self._outbox = listeners.outbox
         self._observe = listeners.observe
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
@@ -195,9 +189,12 @@ class RunLog:
         finally:
             self._waiting.pop(waiting, None)
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self, events: list[EventRow]) -> list[Change]:
+        """What is to be written with these events."""
         changes, self._changes = self._changes, []
-        return [] if self.failure or self._is_abandoned else changes
+        if self.failure or self._is_abandoned:
+            return []
+        return [*changes, *self._outbox(events)] if self._outbox else changes
 
     def take_events(self) -> list[EventRow]:
         """The pending events as numbered rows; neighbouring deltas leave as one."""
@@ -249,7 +246,11 @@ class RunLog:
     def _offer(self, row: EventRow) -> None:
         """Wake the watchers that do not take the event at once."""
         for waiting, watcher in [*self._waiting.items()]:
-            if not waiting.done() and not (watcher and watcher.takes(row)):
+            if waiting.done():
+                continue
+            if watcher and watcher.take and row.seq == watcher.seq + 1 and watcher.take(row):
+                watcher.seq = row.seq
+            else:
                 waiting.set_result(None)
 
     def wake(self) -> None:
@@ -311,8 +312,8 @@ class _Batch(Struct):
             self.done.set_result(None)
 
 
-Taken = tuple[RunLog, slice, list[EventRow]]
-"""A log, the place of its changes in the batch, and its events."""
+Taken = tuple[RunLog, list[Change], list[EventRow]]
+"""A log, its changes, and its events."""
 
 
 class EventWriter:
@@ -411,20 +412,18 @@ class EventWriter:
             written = time.monotonic()
 
     async def _write(self, batch: _Batch) -> None:
-        taken, rows = list[Taken](), list[Change]()
-        first = len(batch.changes)
+        taken, changes, rows = list[Taken](), [*batch.changes], list[Change]()
         for log in batch.logs:
-            begin = len(batch.changes)
-            rows += (events := log.take_events())
-            batch.changes += log.take_changes()  # with the documents that have ended in these events
-            if log.outbox:
-                batch.changes += log.outbox(events)
-            taken.append((log, slice(begin, len(batch.changes)), events))
+            events = log.take_events()
+            own = log.take_changes(events)  # with the documents that have ended in these events
+            rows += events
+            changes += own
+            taken.append((log, own, events))
         began = time.monotonic()
         try:
-            await self._store.write(batch.changes + rows)
+            await self._store.write(changes + rows)
         except StartsPaused:
-            await self._write_apart(batch, first, taken)
+            await self._write_apart(batch, taken)
             return
         except StoreFailed as failure:
             self._observe_failure(failure)
@@ -437,17 +436,17 @@ class EventWriter:
             log.publish(events)
         batch.finish()
 
-    async def _write_apart(self, batch: _Batch, first: int, taken: list[Taken]) -> None:
+    async def _write_apart(self, batch: _Batch, taken: list[Taken]) -> None:
         """Write what belongs to each log in a transaction of its own: only those that start something are refused."""
         try:
-            await self._store.write(batch.changes[:first])
+            await self._store.write(batch.changes)
         except StoreFailed as failure:
             batch.refuse(failure)
         for log, own, events in taken:
             try:
                 if batch.failure and not log.last_seq:
                     raise batch.failure  # of a run that was to begin
-                await self._store.write([*batch.changes[own], *events])
+                await self._store.write([*own, *events])
             except StoreFailed as failure:
                 log.refuse(failure)
             else:

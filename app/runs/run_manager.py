@@ -284,7 +284,7 @@ class RunManager:
         run = live.row.id
         try:
             if self._stopping:  # it was being started when the others were stopped
-                live.stop(SUSPENDED if live.held else "server_stopped")
+                live.stop(SUSPENDED if live.held or live.may_go_on else "server_stopped")
             await live.drive()
             if live.log.failure:
                 self._lost.add(run, live.log.failure, self.changes_with(live.row, [live.log.failure]))
