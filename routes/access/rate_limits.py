@@ -12,13 +12,12 @@ from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
-from routes.protocol.sse import CLIENT
+from routes.protocol.sse import CLIENT, Client
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -34,34 +33,11 @@ HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a re
 
 
 class LeanEvent(asyncio.Event):
-    """An event whose waiters are a list: the deque that each connection would have takes 600 bytes."""
+    """An event whose waiters are a list: the deques of uvicorn's two events would take 1,400 bytes a connection."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, is_set: bool = False) -> None:
         self._waiters: Any = []
-
-
-class FlowControl(flow_control.FlowControl):
-    """uvicorn's, whose event is made when the client reads too slowly: each connection would have one."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.read_paused = False
-        self.write_paused = False
-
-    async def drain(self) -> None:
-        if self.write_paused:
-            await self._is_writable_event.wait()
-
-    def pause_writing(self) -> None:
-        if not self.write_paused:
-            self.write_paused = True
-            self._is_writable_event = LeanEvent()
-
-    def resume_writing(self) -> None:
-        if self.write_paused:
-            self.write_paused = False
-            self._is_writable_event.set()
+        self._value = is_set
 
 
 class RateLimiter:
@@ -146,33 +122,6 @@ class HeadHolder:
             self._transport.write(self._head + part)
 
 
-class ClientOfCycle:
-    """Implements `routes.protocol.sse.Client`."""
-
-    __slots__ = ("_cycle", "_protocol")
-
-    def __init__(self, cycle: RequestResponseCycle, protocol: BoundedProtocol) -> None:
-        self._cycle, self._protocol = cycle, protocol
-
-    @property
-    def has_left(self) -> bool:
-        return self._cycle.disconnected
-
-    def write(self, part: bytes) -> bool:
-        """Do what `send` would, where it would not wait. An empty part lets go a head that waits for the first one."""
-        cycle = self._cycle
-        is_chunked = cycle.chunked_encoding and not cycle.response_complete
-        if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
-            return False
-        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
-        return True
-
-    def watch(self, leaves: Callable[[], None] | None) -> None:
-        self._protocol.leaves = leaves
-        if leaves and self.has_left:
-            leaves()
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a limit for headers and URL, in bytes and in time: by itself it has none.
 
@@ -201,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._too_slow: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self.pipeline = self._no_pipeline
-        self.flow = FlowControl(transport)
+        self.flow._is_writable_event = LeanEvent(is_set=True)
         transport.set_write_buffer_limits(WRITE_BUFFER)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
@@ -272,7 +221,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.message_event = LeanEvent()
         HeadHolder(self.cycle)
-        self.scope["state"][CLIENT] = ClientOfCycle(self.cycle, self)
+        self.scope["state"][CLIENT] = Client(self.cycle, self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answered = cycle

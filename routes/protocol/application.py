@@ -136,7 +136,7 @@ class StreamingApplication(Starlette):
         client = state.pop(CLIENT, None)  # refers to what refers to this scope
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
-            await stream.send_events(receive, send, client)
+            await stream.send_events(send, client)
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router

@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
-The response is our own, not sse-starlette's: no lock and no layer, and a stream that lasts two tasks. A token is
-written where it is committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
+The response is our own, not sse-starlette's: no lock, no layer and no second task. A token is written where it is
+committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,12 +24,14 @@ from app.storage.runs import EventRow, RunRow
 from routes.protocol.errors import SAFE_HEADERS, Refused
 from routes.protocol.numbers import MAX_QUOTED, whole_number
 
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 PING_S = 15
 PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
-COMMENT = b": ping\n\n"
-PING: Message = {"type": "http.response.body", "body": COMMENT, "more_body": True}
+PING = b": ping\n\n"
 NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
@@ -86,19 +88,32 @@ def pieces(
     yield last("".join(waiting).encode())
 
 
-class Client(Protocol):
-    """The client of a response, of a server that needs no task to write to it, or to see that it leaves."""
+class Client:
+    """The client of a response: no task is needed to write to it, or to see that it leaves."""
+
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, cycle: RequestResponseCycle, connection: Any) -> None:
+        self._cycle, self._connection = cycle, connection
 
     @property
-    def has_left(self) -> bool: ...
+    def has_left(self) -> bool:
+        return self._cycle.disconnected
 
     def write(self, part: bytes) -> bool:
-        """Write a part of a body, or return False if it has to be sent."""
-        ...
+        """Do what `send` would, or return False if it would wait. An empty part lets go a head that waits for one."""
+        cycle = self._cycle
+        is_chunked = cycle.chunked_encoding and not cycle.response_complete
+        if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
+            return False
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
+        return True
 
     def watch(self, leaves: Callable[[], None] | None) -> None:
-        """Call `leaves` once it has left."""
-        ...
+        """Have `leaves` called once it has left."""
+        self._connection.leaves = leaves
+        if leaves and self.has_left:
+            leaves()
 
 
 class DirectFrames:
@@ -160,9 +175,7 @@ class EventStreamResponse(Response):
         self.status_code = 200
         self.background = None
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
-        self._attendant: asyncio.Task[None] | None = None  # without a Client
         self._timer: asyncio.TimerHandle | None = None
-        self._begun = False
         self._place = place
         self._events = events
         self._on_leave = on_leave
@@ -178,34 +191,26 @@ class EventStreamResponse(Response):
         else:
             scope["state"][STREAM] = self
 
-    async def send_events(self, receive: Receive, send: Send, client: Client | None = None) -> None:
+    async def send_events(self, send: Send, client: Client) -> None:
         """Until they end, the client leaves or the place is closed."""
-        attendant: asyncio.Task[None] | None = None
         try:
             await self._send_head(send)  # as late as the reader takes it: the place may be closed meanwhile
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
                 self._place.cut = partial(expire, until)
                 loop = asyncio.get_running_loop()
-                begin = partial(self._watch, client) if client else partial(self._begin_to_attend, receive, send)
-                self._timer = loop.call_later(self.attended_after_s, begin)
-                del begin
+                self._timer = loop.call_later(self.attended_after_s, self._attend, client)
                 try:
                     ended = not self._place.closed and await self._send_bodies(events, send, client)
                 finally:
                     self._timer.cancel()
-                    if client:
-                        client.watch(None)
-                    attendant, self._attendant = self._attendant, None  # its traceback refers to this response
-                    if attendant:
-                        attendant.cancel()
+                    client.watch(None)
                 if not ended:
                     await send(END)
         except TimeoutError:
             if not until.expired():
                 raise
             self._place.leave()
-            left = client.has_left if client else attendant is not None and attendant.done()
-            await self._end_early(send, left=left)
+            await self._end_early(send, left=client.has_left)
         finally:
             self._place.leave()
 
@@ -213,10 +218,10 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
-    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, client: Client | None) -> bool:
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, client: Client) -> bool:
         """Return True if the end has left with the last one."""
         async for body in events:
-            self._begun, last = True, type(body) is Last
+            last = type(body) is Last
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
@@ -224,32 +229,14 @@ class EventStreamResponse(Response):
             del body
         return False
 
-    def _watch(self, client: Client) -> None:
+    def _attend(self, client: Client) -> None:
         """End the stream when the client leaves, and keep the connection awake."""
         client.watch(self._place.cut)
-        self._keep_awake(client, COMMENT if self._begun else b"")
+        self._keep_awake(client, b"")
 
-    def _keep_awake(self, client: Client, part: bytes = COMMENT) -> None:
+    def _keep_awake(self, client: Client, part: bytes = PING) -> None:
         client.write(part)  # where it would wait, much is to be sent anyway
         self._timer = asyncio.get_running_loop().call_later(self.ping_s, self._keep_awake, client)
-
-    def _begin_to_attend(self, receive: Receive, send: Send) -> None:
-        self._attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
-
-    async def _attend(self, receive: Receive, send: Send, end: Callable[[], None]) -> None:
-        """Keep the connection awake, and `end` the stream when the client has left."""
-        if not self._begun:
-            await send(NOTHING)  # a head that waits for the first event does so no longer
-        while True:
-            try:
-                async with asyncio.timeout(self.ping_s):
-                    message = await receive()
-            except TimeoutError:
-                await send(PING)  # as late as the reader takes it
-                continue
-            if message["type"] == "http.disconnect":
-                end()
-                return
 
     async def _end_early(self, send: Send, *, left: bool) -> None:
         if not left:
