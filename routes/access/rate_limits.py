@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from app.storage.runs import EventRow
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
@@ -137,12 +138,13 @@ class HeadHolder:
             self._transport.write(self._head + part)
 
 
-def write_part(cycle: RequestResponseCycle, part: bytes) -> bool:
-    """Write a part of a body that has begun, as its `send` would; return False if that would wait, or write nothing."""
+def write_part(cycle: RequestResponseCycle, frames: Callable[[EventRow], str], row: EventRow) -> bool:
+    """Write an event into a body that has begun, as its `send` would; return False if that would wait, or fail."""
     is_chunked = cycle.chunked_encoding and not cycle.response_complete
     if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
         return False
-    cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+    if part := frames(row).encode():
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
     return True
 
 

@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
 from app.log.event_writer import Take
+from app.log.log_compaction import DELTAS
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
@@ -36,7 +37,7 @@ HEADERS = SAFE_HEADERS | {
     "X-Accel-Buffering": "no",
     "Content-Type": "text/event-stream; charset=utf-8",
 }
-WRITE = "write"  # where `scope["state"]` has a function that writes a part of a body at once, or returns False
+WRITE = "write"  # where `scope["state"]` has the function that writes an event at once
 STREAM = "stream"  # where `scope["state"]` has the response whose events are still to be sent
 ATTENDED_AFTER_S = 0.5  # until then a client that leaves is not noticed
 PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
@@ -85,18 +86,19 @@ def pieces(
 
 
 class DirectFrames:
-    """Writes the frame of an event that a stream waits for, if the client takes it at once.
+    """Writes the frames of text that a stream waits for, if the client takes it at once.
 
     `write` is set when the stream has begun.
     """
 
-    __slots__ = ("write",)
+    __slots__ = ("_frames", "write")
 
-    def __init__(self) -> None:
-        self.write: WritePart | None = None
+    def __init__(self, frames: Callable[[EventRow], str] = frame) -> None:
+        self.write: WriteEvent | None = None
+        self._frames = frames
 
     def take(self, row: EventRow) -> bool:
-        return self.write is not None and self.write(frame(row).encode())
+        return self.write is not None and row.type in DELTAS and self.write(self._frames, row)
 
 
 async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
@@ -109,7 +111,8 @@ async def frames(runs: RunManager, run: str, after: int, take: Take | None = Non
                 prefix = b""
 
 
-WritePart = Callable[[bytes], bool]  # writes a part of a body, or returns False if it has to be sent
+WriteEvent = Callable[[Callable[[EventRow], str], EventRow], bool]
+"""Write the frames of an event, or return False if they have to be sent; then they have not been made."""
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -160,7 +163,7 @@ class EventStreamResponse(Response):
         else:
             scope["state"][STREAM] = self
 
-    async def send_events(self, receive: Receive, send: Send, write: WritePart | None = None) -> None:
+    async def send_events(self, receive: Receive, send: Send, write: WriteEvent | None = None) -> None:
         """Until they end, the client leaves or the place is closed."""
         attendant: asyncio.Task[None] | None = None
         try:
@@ -190,7 +193,7 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
-    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, write: WritePart | None) -> bool:
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, write: WriteEvent | None) -> bool:
         """Return True if the end has left with the last one."""
         async for body in events:
             self._begun, last = True, type(body) is Last
