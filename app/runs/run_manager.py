@@ -371,7 +371,7 @@ class RunManager:
         An event for which the caller waits may be offered to `take` instead (`Watcher`).
         """
         if unlisted := self._unlisted.get(run):
-            return unlisted.pages(after)
+            return unlisted.pages(Watcher(after, take))
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
         return watched(
             self._store,

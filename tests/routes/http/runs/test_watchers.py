@@ -19,6 +19,7 @@ from tests.support.server.serving import Served, listening, serving, until
 
 pytestmark = pytest.mark.anyio
 
+ASKED = [{"role": "user", "content": "x"}]
 WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
 
 
@@ -102,8 +103,10 @@ async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> N
     ("path", "request_body", "behind"),
     [
         ("/chat", {"message": "x"}, "run.finished"),
-        ("/v1/chat/completions", {"stream": True, "messages": [{"role": "user", "content": "x"}]}, "[DONE]"),
-        ("/v1/responses", {"stream": True, "input": "x"}, "response.output_text.done"),
+        ("/chat", {"message": "x", "temporary": True}, "run.finished"),
+        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "scripted", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/responses", {"model": "dragoman/agent", "input": "x", "stream": True}, "response.output_text.done"),
     ],
 )
 async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream(
@@ -124,8 +127,7 @@ async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream
             await app(scope, receive, noted)
 
         async with listening(counted) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            body = request_body | ({"model": "dragoman/agent"} if path != "/chat" else {})
-            async with client.stream("POST", path, json=body) as response:
+            async with client.stream("POST", path, json=request_body) as response:
                 async for block in response.aiter_text():
                     text += block
                     for word, pause in zip(words, pauses, strict=True):
