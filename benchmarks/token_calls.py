@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import cProfile
 import json
+import pstats
 import sys
 import tempfile
 from collections import Counter
@@ -18,7 +19,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.processes import child
-from benchmarks.request_calls import profiled_calls, served
+from benchmarks.request_calls import served
 from benchmarks.upstream import LAST_CHUNK, order
 
 SHORT, LONG = 20, 120  # tokens of an answer
@@ -30,7 +31,7 @@ HEAD = "POST /chat HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/j
 
 async def count(url: str, folder: Path, streams: int) -> Counter[str]:
     """Return the calls of a token by function."""
-    async with served(url, folder) as port:
+    async with served(url, folder) as (port, _):
         await read_streams(port, streams, LONG)
         short, long = [await calls(port, streams, tokens) for tokens in (SHORT, LONG)]
     long.subtract(short)
@@ -43,6 +44,12 @@ async def calls(port: int, streams: int, tokens: int) -> Counter[str]:
     await read_streams(port, streams, tokens)
     profile.disable()
     return profiled_calls(profile)
+
+
+def profiled_calls(profile: cProfile.Profile) -> Counter[str]:
+    """Return how often each function was called; the names of C's begin with `~`."""
+    stats: dict[tuple[str, int, str], tuple[int, int]] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    return Counter({f"{file}:{line} {name}": row[1] for (file, line, name), row in stats.items()})
 
 
 async def read_streams(port: int, streams: int, tokens: int) -> None:

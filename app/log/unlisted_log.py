@@ -43,7 +43,7 @@ class UnlistedLog(RunLog):
             self._changes.append(redacted_row(change, self._journal.redactor))
 
     async def pages(self, watcher: Watcher) -> AsyncGenerator[list[EventRow], None]:
-        """The events behind the watcher, as they come, up to the terminal one; not those that it takes."""
+        """The events behind the watcher, as they come, up to the terminal one; not what it writes."""
         while True:
             self.publish_pending()
             if self.last_seq > watcher.seq:
@@ -57,12 +57,11 @@ class UnlistedLog(RunLog):
             else:
                 await self.news(watcher)
 
-    def wake(self) -> None:
-        """Wake the watchers, but for those that take what there is."""
-        if not self.ended and any(watcher and watcher.take for watcher in self._waiting.values()):
+    def wake(self, text: EventRow | None = None) -> None:
+        if self._pending and not self.ended and any(watcher and watcher.write for watcher in self._waiting.values()):
             self.publish_pending()
         else:
-            super().wake()
+            super().wake(text)
 
     def publish_pending(self) -> None:
         if self._pending:

@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
 The response is our own, not sse-starlette's: no lock and no layer, and a stream that lasts two tasks. A token is
-written where it is committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
+written where it is committed (`Watcher`); one that has to wait costs one await of the server's `send`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
-from app.log.event_writer import Take
-from app.log.log_compaction import DELTAS
+from app.log.event_writer import Watcher
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
@@ -71,9 +70,6 @@ def pieces(
 
     `last` is the type of the last one.
     """
-    if len(rows) == 1:  # a token, most of the time
-        yield last(frame(rows[0]).encode())
-        return
     waiting, size = list[str](), 0
     for row in rows:
         text = frame(row)
@@ -85,34 +81,18 @@ def pieces(
     yield last("".join(waiting).encode())
 
 
-class DirectFrames:
-    """Writes the frames of text that a stream waits for, if the client takes it at once.
-
-    `write` is set when the stream has begun.
-    """
-
-    __slots__ = ("_frames", "write")
-
-    def __init__(self, frames: Callable[[EventRow], str] = frame) -> None:
-        self.write: WriteEvent | None = None
-        self._frames = frames
-
-    def take(self, row: EventRow) -> bool:
-        return self.write is not None and row.type in DELTAS and self.write(self._frames, row)
-
-
-async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
+async def frames(runs: RunManager, run: str, watcher: Watcher) -> AsyncGenerator[bytes, None]:
     """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
-    async with aclosing(runs.watch(run, after, take)) as pages:
+    async with aclosing(runs.watch(run, watcher.seq, watcher)) as pages:
         async for rows in pages:
             for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
                 prefix = b""
 
 
-WriteEvent = Callable[[Callable[[EventRow], str], EventRow], bool]
-"""Write the frames of an event, or return False if they have to be sent; then they have not been made."""
+Direct = tuple[Watcher, Callable[[EventRow], str]]  # writes text by itself once a stream has begun; makes its frames
+WriteEvent = Callable[[Callable[[EventRow], str], EventRow], bool]  # or returns False: then no frames have been made
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -121,8 +101,8 @@ def event_stream(
 ) -> EventStreamResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
-    direct = DirectFrames()
-    return EventStreamResponse(place, frames(runs, row.id, after, direct.take), named, on_leave, direct)
+    watcher = Watcher(after)
+    return EventStreamResponse(place, frames(runs, row.id, watcher), named, on_leave, (watcher, frame))
 
 
 class EventStreamResponse(Response):
@@ -141,7 +121,7 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
-        direct: DirectFrames | None = None,
+        direct: Direct | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -151,7 +131,7 @@ class EventStreamResponse(Response):
         self._place = place
         self._events = events
         self._on_leave = on_leave
-        self._direct = direct or DirectFrames()
+        self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
@@ -200,7 +180,9 @@ class EventStreamResponse(Response):
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
-            self._direct.write = write
+            if write and self._direct:
+                watcher, frames = self._direct
+                watcher.write = partial(write, frames)
         return False
 
     def _begin_to_attend(self, receive: Receive, send: Send) -> None:
