@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
 The response is our own, not sse-starlette's: no lock, no layer and no second task. A token is written where it is
-committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
+committed (`Watcher`); one that has to wait costs one await of the server's `send`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
-from app.log.event_writer import Take
+from app.log.event_writer import Watcher
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
@@ -74,9 +74,6 @@ def pieces(
 
     `last` is the type of the last one.
     """
-    if len(rows) == 1:  # a token, most of the time
-        yield last(frame(rows[0]).encode())
-        return
     waiting, size = list[str](), 0
     for row in rows:
         text = frame(row)
@@ -86,6 +83,9 @@ def pieces(
         waiting.append(text)
         size += len(text)
     yield last("".join(waiting).encode())
+
+
+Frames = Callable[[EventRow], str]
 
 
 class Client:
@@ -100,13 +100,23 @@ class Client:
     def has_left(self) -> bool:
         return self._cycle.disconnected
 
-    def write(self, part: bytes) -> bool:
-        """Do what `send` would, or return False if it would wait. An empty part lets go a head that waits for one."""
+    @property
+    def _takes(self) -> bool:
         cycle = self._cycle
         is_chunked = cycle.chunked_encoding and not cycle.response_complete
-        if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
+        return is_chunked and not (cycle.flow.write_paused or cycle.disconnected)
+
+    def write(self, part: bytes) -> None:
+        """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one."""
+        if self._takes:
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
+
+    def write_event(self, frames: Frames, row: EventRow) -> bool:
+        """Write an event as `send` would; return False if that would wait: then no frames are made."""
+        if not self._takes:
             return False
-        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
+        if part := frames(row).encode():
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
         return True
 
     def watch(self, leaves: Callable[[], None] | None) -> None:
@@ -116,25 +126,10 @@ class Client:
             leaves()
 
 
-class DirectFrames:
-    """Writes the frame of an event that a stream waits for, if the client takes it at once.
-
-    `client` is set when the stream has begun.
-    """
-
-    __slots__ = ("client",)
-
-    def __init__(self) -> None:
-        self.client: Client | None = None
-
-    def take(self, row: EventRow) -> bool:
-        return self.client is not None and self.client.write(frame(row).encode())
-
-
-async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
+async def frames(runs: RunManager, run: str, watcher: Watcher) -> AsyncGenerator[bytes, None]:
     """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
-    async with aclosing(runs.watch(run, after, take)) as pages:
+    async with aclosing(runs.watch(run, watcher.seq, watcher)) as pages:
         async for rows in pages:
             for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
@@ -142,6 +137,7 @@ async def frames(runs: RunManager, run: str, after: int, take: Take | None = Non
             del rows, piece  # while it waits, which may be for long
 
 
+Direct = tuple[Watcher, Frames]  # writes text by itself once a stream has begun
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -150,8 +146,8 @@ def event_stream(
 ) -> EventStreamResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
-    direct = DirectFrames()
-    return EventStreamResponse(place, frames(runs, row.id, after, direct.take), named, on_leave, direct)
+    watcher = Watcher(after)
+    return EventStreamResponse(place, frames(runs, row.id, watcher), named, on_leave, (watcher, frame))
 
 
 class EventStreamResponse(Response):
@@ -170,7 +166,7 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
-        direct: DirectFrames | None = None,
+        direct: Direct | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -179,7 +175,7 @@ class EventStreamResponse(Response):
         self._place = place
         self._events = events
         self._on_leave = on_leave
-        self._direct = direct or DirectFrames()
+        self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
@@ -225,7 +221,9 @@ class EventStreamResponse(Response):
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
-            self._direct.client = client
+            if self._direct:
+                watcher, frames = self._direct
+                watcher.write = partial(client.write_event, frames)
             del body
         return False
 
