@@ -97,7 +97,7 @@ class Calls:
             code = frame.f_code
             if code not in self._stages:
                 owner = code.co_qualname.partition(".")[0]
-                named = [name for name in STAGES if name == owner or code.co_qualname.startswith(name)]
+                named = [name for name in STAGES if name == owner or f"{code.co_qualname}.".startswith(f"{name}.")]
                 self._stages[code] = STAGES[max(named, key=len)] if named else None
             self._above.append(self._stages[code] or self._above[-1])
             self.counts[self._above[-1]] += 1
