@@ -11,7 +11,8 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -105,7 +106,9 @@ class Calls:
             self.counts[self._above[-1]] += 1
 
 
-async def count(url: str, folder: Path) -> None:
+@asynccontextmanager
+async def served(url: str, folder: Path) -> AsyncIterator[tuple[int, Services]]:
+    """The port of a server in this process, before the model's server at `url`."""
     settings = Settings(model_url=url, model="bench", data_dir=folder / "data", workspace=folder / "work", port=0)
     listener = listen(settings)
     port = listener.getsockname()[1]
@@ -116,11 +119,18 @@ async def count(url: str, folder: Path) -> None:
         config = uvicorn.Config(app, lifespan="off", http=protocol, ws="none", log_config=None, access_log=False)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listener]))
+        try:
+            yield port, services
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def count(url: str, folder: Path) -> None:
+    async with served(url, folder) as (port, services):
         counted = {"new": await counts_of(port, "new")}
         await begin_long(services)
         counted |= {name: await counts_of(port, name) for name in ("follow_up", "relay")}
-        server.should_exit = True
-        await serving
     show(counted)
 
 

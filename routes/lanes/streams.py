@@ -26,21 +26,22 @@ class Left(Exception):
 
 
 async def lane_frames(
-    pages: Pages, encoder: Encoder, attended: AbstractContextManager[None]
+    pages: Pages, encoder: Encoder, attended: AbstractContextManager[None], parting: str = ""
 ) -> AsyncGenerator[bytes, None]:
-    """The frames of a run's events, together where they are small. `attended` is entered meanwhile."""
+    """The frames of a run's events, together where they are small, and the lane's `parting` if the run goes on.
+
+    `attended` is entered meanwhile.
+    """
     with attended:
         async with aclosing(pages):
             async for rows in pages:
                 ends = rows[-1].type in TERMINAL
-                if len(rows) == 1 and not ends:  # a token, most of the time
-                    if text := encoder.frames(rows[0]):
-                        yield text.encode()
-                else:
-                    for piece in _pieces(rows, encoder, ends=ends):
-                        yield piece
+                for piece in _pieces(rows, encoder, ends=ends):
+                    yield piece
                 if ends or encoder.over:
                     return
+    if parting:
+        yield Last(parting.encode())
 
 
 def _pieces(rows: Sequence[EventRow], encoder: Encoder, *, ends: bool) -> Iterator[bytes]:
