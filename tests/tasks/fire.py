@@ -1,9 +1,9 @@
 """`make fire`: deploy under fire. Three servers behind nginx on PostgreSQL, replaced one after the other.
 
 Meanwhile clients of every lane follow runs of every kind, and in between servers are killed and frozen, the database
-restarts and the network stalls. It prints the schedule of faults and a table, and fails if an event was lost or doubled,
-a call was made twice, a run has not exactly one end, or a client waits for ever. How long a silence lasts is in the table
-only: that depends on the machine.
+restarts and the network stalls. It prints the schedule of faults and a table, and fails if an event was lost or
+doubled, a call was made twice, a run has not exactly one end, or a client waits for ever. How long a silence lasts is
+in the table only: that depends on the machine.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome:
 
     fire = Fire(made, LEASE_S)
     await rage(fire, ROOT, options.seed, options.every, start + options.seconds, begun)
-    while min((load.counts()[kind] for kind in KINDS), default=0) < options.runs:
+    enough = start + 3 * options.seconds
+    while min(load.counts()[kind] for kind in KINDS) < options.runs and time.monotonic() < enough:
         await passed(1.0)
     load.is_over.set()
     _, late = await asyncio.wait(clients, timeout=ENDS_ALL_S)

@@ -1,9 +1,9 @@
 """A scripted model's server, in a process of its own: `python -m tests.support.fire.model PORT PAUSE_S`.
 
-It keeps nothing of a conversation. The last mark in it, `[fire ID PLAN TOKENS]`, says which calls the answer makes, and
-of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never said again, and each call
-has a number that no other call has: so a token that is lost or doubled on a lane is seen in its text, and a call that is
-made twice in what it did.
+It keeps nothing of a conversation. The last mark in it, `[fire ID PLAN TOKENS]`, says which calls the answer makes,
+and of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never said again, and
+each call has a number that no other call has: so a token that is lost or doubled on a lane is seen in its text, and a
+call that is made twice in what it did.
 """
 
 from __future__ import annotations
