@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -56,7 +57,14 @@ class Outcome(Struct):
         print("\n".join(self.wrong) or "Nothing was lost, doubled, made twice or left without its end.", flush=True)
 
 
-async def burn(folder: Path, postgres: Cluster, options: argparse.Namespace) -> Outcome:
+def burnt(folder: Path, words: Sequence[str]) -> Outcome:
+    """The outcome of a fire with these arguments."""
+    options = parsed(words)
+    with ThreadPoolExecutor(1) as starter, cluster() as postgres:
+        return asyncio.run(_burn(folder, postgres, starter, options))
+
+
+async def _burn(folder: Path, postgres: Cluster, starter: Executor, options: argparse.Namespace) -> Outcome:
     old, why = released(options.last)
     print(f"From {options.last} to this tree, seed {options.seed}, in {folder}." + f" {why}." * bool(why), flush=True)
     outcome, mcp = Outcome(), TaskServer(ERAS[0])
@@ -66,7 +74,7 @@ async def burn(folder: Path, postgres: Cluster, options: argparse.Namespace) -> 
         async with stage(folder, postgres, old, (*flags, "--model-url", model), ENVIRON) as made:
             load = Load(made, folder)
             outcome.watches = load.watches
-            await _raging(made, load, options, outcome)
+            await _raging(Fire(made, LEASE_S, starter), load, options, outcome)
             await _check_ends(made, load, outcome)
             outcome.wrong += await faults_of_effects(folder, asked)
     outcome.wrong += [_told(one) for one in outcome.watches if one.is_wrong]
@@ -80,7 +88,7 @@ def _told(one: Watch) -> str:
     return f"{one.kind} over {one.lane} ({servers} servers, {one.heard.id}, {one.heard.run}): {words}"
 
 
-async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:
+async def _raging(fire: Fire, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:
     clients = [asyncio.create_task(load.run()) for _ in range(options.clients)]
     start = time.monotonic()
 
@@ -90,10 +98,9 @@ async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome:
             return
         outcome.faults.append(fault)
         print(f"{fault.start - start:6.1f} s  {fault.name} {fault.who}", flush=True)
-        if sum(one.name == fault.name for one in outcome.faults) > len(made.members):
+        if sum(one.name == fault.name for one in outcome.faults) > len(fire.stage.members):
             load.is_new.set()
 
-    fire = Fire(made, LEASE_S)
     await rage(fire, ROOT, options.seed, options.every, start + options.seconds, begun)
     enough = start + 3 * options.seconds
     while min(load.counts()[kind] for kind in KINDS) < options.runs and time.monotonic() < enough:
@@ -127,7 +134,7 @@ async def _check_ends(made: Stage, load: Load, outcome: Outcome) -> None:
         await connection.close()
 
 
-def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long it burns")
     parser.add_argument("--runs", type=int, default=0, help="runs of each kind at least")
@@ -139,11 +146,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    options = parsed()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER))
-    with cluster() as postgres:
-        outcome = asyncio.run(burn(folder, postgres, options))
+    outcome = burnt(Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER)), sys.argv[1:])
     outcome.print()
     return bool(outcome.wrong)
 
