@@ -49,11 +49,15 @@ class Outcome(Struct):
     watches: list[Watch] = field(default_factory=list)
     faults: list[Done] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # what must not be
+    start: float = field(default_factory=time.monotonic)
+    still_s: float = 0.0
 
     def print(self) -> None:
         print(f"\n{report.runs_table(self.watches)}\n\n{report.faults_table(self.faults, self.watches)}")
+        print(f"\n{report.silences(self.faults, self.watches, self.start)}")
+        print(f"This program itself stood still for {self.still_s:.1f} s at most: so busy was the machine.")
         print(f"\n{report.refusals_table(self.watches)}\n")
-        print(f"{report.errors_table(self.watches, self.faults[0].start)}\n")
+        print(f"{report.errors_table(self.watches, self.start)}\n")
         print("\n".join(self.wrong) or "Nothing was lost, doubled, made twice or left without its end.", flush=True)
 
 
@@ -72,10 +76,11 @@ async def _burn(folder: Path, postgres: Cluster, starter: Executor, options: arg
     flags = (*FLAGS, "--config", str(folder / "fire.toml"), "--mcp-config", str(mcp.listed_in(folder)))
     async with mcp.started() as asked, model_server(PAUSE_S) as model:
         async with stage(folder, postgres, old, (*flags, "--model-url", model), ENVIRON) as made:
-            load = Load(made, folder)
+            load, ticking = Load(made, folder), asyncio.create_task(_tick(outcome))
             outcome.watches = load.watches
             await _raging(Fire(made, LEASE_S, starter), load, options, outcome)
             await _check_ends(made, load, outcome)
+            ticking.cancel()
             outcome.wrong += await faults_of_effects(folder, asked)
     outcome.wrong += [_told(one) for one in outcome.watches if one.is_wrong]
     outcome.wrong += [f"{one.who} did not end after SIGTERM" for one in outcome.faults if one.took_s >= ENDS_S]
@@ -90,7 +95,7 @@ def _told(one: Watch) -> str:
 
 async def _raging(fire: Fire, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:
     clients = [asyncio.create_task(load.run()) for _ in range(options.clients)]
-    start = time.monotonic()
+    start = outcome.start = time.monotonic()
 
     def begun(fault: Done) -> None:
         if fault in outcome.faults:
@@ -112,6 +117,13 @@ async def _raging(fire: Fire, load: Load, options: argparse.Namespace, outcome: 
     for one in clients:
         if one not in late:
             one.result()
+
+
+async def _tick(outcome: Outcome) -> None:
+    while True:
+        before = time.monotonic()
+        await passed(LOOK_S)
+        outcome.still_s = max(outcome.still_s, time.monotonic() - before)
 
 
 async def _check_ends(made: Stage, load: Load, outcome: Outcome) -> None:

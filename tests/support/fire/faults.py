@@ -89,10 +89,10 @@ async def rage(fire: Fire, new: Path, seed: int, every_s: float, until: float, b
     members, start = fire.stage.members, time.monotonic()
     faults = schedule(seed)
     for turn in itertools.count():
-        due = start + turn * every_s
+        due = max(start + turn * every_s, time.monotonic())
         if due >= until:
             return
-        await passed(max(due - time.monotonic(), 0))
+        await passed(due - time.monotonic())
         await until_healed(fire.stage)
         member = members[turn % len(members)]
         begun(done := Done(RESTART, member.node, time.monotonic()))
