@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from weakref import WeakMethod
+from weakref import ref
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -49,11 +49,11 @@ class RunMarks(Struct, weakref=True):
     ordinary: Callable[[], Iterable[str]] = tuple
     instructions: str = ""  # of a client
     _known: KnownText | None = None
-    _conversation: Conversation | None = None
+    _watched: ref[Conversation] | None = None  # which has `watch`: a cycle would wait for the garbage collector
     _outside: bool = False  # messages that are untrusted hold text from outside
     _found: dict[str, Source | None] = field(default_factory=dict)  # of texts that were read before
     _marks: dict[str, Sequence[int]] = field(default_factory=dict)  # of results, by their call
-    _common: set[int] = field(default_factory=set)
+    _common: set[int] | None = None  # until something is learned
     _learned: int = 0  # messages
     _has_untrusted: bool = False
     _title: str = ""
@@ -63,9 +63,8 @@ class RunMarks(Struct, weakref=True):
 
         Raises StoreFailed.
         """
-        self._known, self._conversation = await self.index.known(self.principal), conversation
-        watching = WeakMethod(self.watch)  # it has the conversation: a cycle would wait for the garbage collector
-        conversation.watch = lambda message: watch(message) if (watch := watching()) else message
+        self._known, self._watched = await self.index.known(self.principal), ref(conversation)
+        conversation.watch = self.watch
         if turn is None:
             return None
         self._outside = turn.outside
@@ -162,6 +161,10 @@ class RunMarks(Struct, weakref=True):
             self._title = title_of(asked)
         self._known.add(row, self._title)
 
+    @property
+    def _conversation(self) -> Conversation | None:
+        return self._watched() if self._watched else None
+
     def _messages(self) -> list[Message]:
         return list(self._conversation.messages) if self._conversation else []
 
@@ -170,7 +173,7 @@ class RunMarks(Struct, weakref=True):
         self._learn(messages)
         assert self._known
         found = dict.fromkeys(one for text in texts for one in self._known.digester.marks(text))
-        return [one for one in found if one not in self._common]
+        return [one for one in found if one not in (self._common or ())]
 
     def _marks_of_long(self, messages: Sequence[Message], texts: Mapping[str, str]) -> dict[str, Sequence[int]]:
         self._learn(messages)
@@ -188,6 +191,7 @@ class RunMarks(Struct, weakref=True):
                 texts += [message.text, *(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)]
         self._learned = max(self._learned, len(messages))
         for text in texts:
+            self._common = set() if self._common is None else self._common
             self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
 
 

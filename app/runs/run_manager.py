@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from app.budget.budgets import Ledger
 from app.core.attachments import File
+from app.core.events import TextDelta
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
-from app.log.event_writer import EventWriter, Listeners, observer_of
+from app.log.event_writer import EventWriter, Listeners, Watcher, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -32,6 +33,7 @@ from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
 from app.runs.direct_call import direct_agent
+from app.runs.recording.parts import LANE
 from app.runs.recovery.left_off import SUSPENDED, LeftOff
 from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
@@ -300,8 +302,9 @@ class RunManager:
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
         """Return what is to be written with events of a run; nothing for a temporary conversation."""
-        if TEMPORARY in modes_in(row.policy):
-            return []
+        is_token = len(events) == 1 and events[0].type == TextDelta.type
+        if (is_token and LANE not in row.policy) or TEMPORARY in modes_in(row.policy):
+            return ()
         return [change for outbox in self.outboxes for change in outbox(row, events)]
 
     async def _time_in(self, session: str | None) -> float:
@@ -358,17 +361,18 @@ class RunManager:
         if live and live.task:
             await asyncio.wait([live.task])
 
-    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
+    def watch(self, run: str, after: int, watcher: Watcher | None = None) -> AsyncGenerator[list[EventRow], None]:
         """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+        watcher = watcher or Watcher(after)
         if unlisted := self._unlisted.get(run):
-            return unlisted.pages(after)
+            return unlisted.pages(watcher)
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
         return watched(
             self._store,
             lambda: live.log if (live := self._live.get(run)) else None,
             self._lost,
             run,
-            after,
+            watcher,
             audience=audience,
         )
 

@@ -6,18 +6,18 @@ import asyncio
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
+from routes.protocol.sse import CLIENT, Client
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -28,30 +28,16 @@ MOST_WAITING = 100  # requests behind another on one connection: a read may brin
 LINGER_S = 1.0
 WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behind those that the kernel has taken
 ERROR_TYPES = {429: "rate_limit_error", 503: "server_error"}  # others are the request's fault
+ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
 
 
-class FlowControl(flow_control.FlowControl):
-    """uvicorn's, whose event is made when the client reads too slowly: each connection would have one, of 700 bytes."""
+class LeanEvent(asyncio.Event):
+    """An event whose waiters are a list: the deques of uvicorn's two events would take 1,400 bytes a connection."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.read_paused = False
-        self.write_paused = False
-
-    async def drain(self) -> None:
-        if self.write_paused:
-            await self._is_writable_event.wait()
-
-    def pause_writing(self) -> None:
-        if not self.write_paused:
-            self.write_paused = True
-            self._is_writable_event = asyncio.Event()
-
-    def resume_writing(self) -> None:
-        if self.write_paused:
-            self.write_paused = False
-            self._is_writable_event.set()
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._waiters: Any = []
+        self._value = is_set
 
 
 class RateLimiter:
@@ -147,7 +133,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _lingering = 0  # of refused connections, in all of the process
     _no_pipeline: ClassVar[deque[Any]] = deque(maxlen=0)  # for all: a deque of its own takes 760 bytes
     # With more attributes than uvicorn's 28 and two, the dict of each connection would take 1,300 bytes more.
-    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow")
+    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow", "leaves")
 
     @classmethod
     def within(cls, room: Connections) -> type[BoundedProtocol]:
@@ -158,12 +144,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrived = self._parsed = 0  # bytes of the current request's head: what came, what the parser has reported
         self._in_head = True
         self._refused = False
+        self.leaves: Callable[[], None] | None = None  # called when the client of the response under way leaves
         self._answered: RequestResponseCycle | None = None  # `cycle` may be that of a request behind it
         self._refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
         self._too_slow: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self.pipeline = self._no_pipeline
-        self.flow = FlowControl(transport)
+        self.flow._is_writable_event = LeanEvent(is_set=True)
         transport.set_write_buffer_limits(WRITE_BUFFER)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
@@ -201,6 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["asgi"] = ASGI  # one for all: nothing changes it
         self.scope["state"] |= {PEER: self._peer, HOLD: partial(self.room.hold, self)}
         self._arrived, self._parsed, self._in_head = 0, 0, True
         if self._too_slow is None:
@@ -231,7 +219,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refusal = 429, "too_many_waiting", message
             raise _Head
         super().on_headers_complete()
+        self.cycle.message_event = LeanEvent()
         HeadHolder(self.cycle)
+        self.scope["state"][CLIENT] = Client(self.cycle, self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answered = cycle
@@ -273,6 +263,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
+        if self.leaves:
+            self.leaves()
         return cycle.response_started
 
     def _let_linger_no_more(self) -> None:

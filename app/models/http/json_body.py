@@ -11,9 +11,9 @@ _compact = json.JSONEncoder(separators=(",", ":"))
 
 
 class EncodedJSON(str):
-    """A value that has been encoded before."""
+    """A value that has been encoded before; a list may begin with the items of `opening`, which others share."""
 
-    __slots__ = ()
+    opening = ""
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
