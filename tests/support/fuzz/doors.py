@@ -57,7 +57,7 @@ def chat_ends(said: str) -> int:
 
 LaneBody = Callable[[str, str], dict[str, Any]]
 LANES: dict[str, tuple[LaneBody, Callable[[str], int]]] = {
-    "/chat": (lambda model, message: {"message": message, "model": model, "approval": "auto"}, native_ends),
+    "/chat": (lambda model, message: {"message": message, "model": model, "approval": "auto", "when_absent": "deny"}, native_ends),
     "/v1/chat/completions": (
         lambda model, message: {"model": model, "messages": [{"role": "user", "content": message}], "stream": True,
                                 "tools": [{"type": "function", "function": LOOK}]},
@@ -197,7 +197,32 @@ def _lane_example(rng: random.Random, lane: str) -> dict[str, Any]:
     return example | more[lane]
 
 
+def _long_history(rng: random.Random, most: int) -> Case:
+    """Thousands of calls, results or replies, of a tool with thousands of parameters, that may lack what pairs them."""
+    many = size(rng, most // 200)
+    names = {f"p{number}": {"type": rng.choice(("string", "integer"))} for number in range(size(rng, most // 60))}
+    call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
+    ids = rng.choice((lambda number: f"c{number}", lambda number: "c"))
+    calls = [dict(call, id=ids(number)) for number in range(many)]
+    asked: list[dict[str, Any]] = rng.choice(
+        (
+            [{"role": "assistant", "content": "y", "tool_calls": calls}],
+            [{"role": "assistant", "content": "y", "tool_calls": [one]} for one in calls],
+            [{"role": "assistant", "content": "y"}] * many,
+            [{"role": rng.choice(("user", "system", "assistant")), "content": "x"} for _ in range(many)],
+        )
+    )
+    shown = rng.choice(({"tool_call_id": "c"}, {}, {"name": "other"}, None))
+    results = [{"role": "tool", "content": "z", **shown}] * many if shown is not None else []
+    body = {"model": rng.choice(("openai/m", "native/m", "anthropic/m")), "stream": True,
+            "messages": [{"role": "user", "content": "x"}, *asked, *results, {"role": "user", "content": "x"}],
+            "tools": [{"type": "function", "function": dict(LOOK, parameters={"type": "object", "properties": names})}]}  # fmt: skip
+    return Case("lanes", dumped(body), {"lane": "/v1/chat/completions"})
+
+
 def _lane_case(rng: random.Random, most: int) -> Case:
+    if rng.random() < 0.15:
+        return _long_history(rng, most)
     lane = rng.choice(list(LANES))
     example = _lane_example(rng, lane)
     if "tools" in example and rng.random() < 0.3:
