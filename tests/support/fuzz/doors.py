@@ -11,9 +11,9 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from routes.server import ROUTES
 from routes.transcripts.formats import FORMATS
 from tests.support.access.access_table import LOST
+from tests.support.documented.routes import ROUTES
 from tests.support.documents.hostile import DOCUMENTS
 from tests.support.fuzz.answers import FIELDS, PIECES, RAW, answer, raw_body, text_of
 from tests.support.fuzz.blocks import (
@@ -607,7 +607,8 @@ def _repacked(rng: random.Random, data: bytes, most: int) -> bytes:
                 piece = rng.choice((b"<w:p>", b"<a>", b"<si/>", b"&lt;", b"<!--", b"<row><c r='A1'><v>1</v></c></row>"))
                 at = rng.randrange(len(part) + 1)
                 part = rng.choice((mutated(rng, part), part[:at] + piece * size(rng, most) + part[at:]))
-            new.writestr(rng.choice((one.filename,) * 9 + ("../x", "/x", "a/" * 2_000, "\x01")), part)
+            name = rng.choice((one.filename,) * 9 + ("../x", "/x", "a/" * 2_000, "\x01"))
+            new.writestr(one.filename if name in new.namelist() else name, part)
     return out.getvalue()
 
 
