@@ -31,14 +31,14 @@ def relay_opening(
     if not tools or teaching is None or choice.mode == NONE:
         return ()
     offered = choice.offered(tools)
-    listed = "\n".join([TOOLS, *_lines(offered)])
+    listed = "\n".join([TOOLS, *described_tools(offered)])
     rule = f"To call a tool, {teaching.rule} {SEVERAL}"
     names = offered[0].name if len(offered) == 1 else "one of the tools"
     urgency = CALL_NOW.format(names=names) if choice.mode == REQUIRED else IF_NEEDED
     return (Message("system", f"{within(MOST_TOOLS, listed)}\n\n{rule} {urgency}"),)
 
 
-def _lines(tools: Sequence[Tool]) -> Iterator[str]:
+def described_tools(tools: Sequence[Tool]) -> Iterator[str]:
     """Yield the line of each tool, as far as there is room for one."""
     room = MOST_TOOLS
     for tool in tools:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,11 +60,11 @@ FOUND: dict[str, Callable[[], Case]] = {
 }
 
 
-async def test_doors(tmp_path: Path) -> None:
+async def test_doors() -> None:
     cases = {f"{name}/{seed}": case_of(door, seed, MOST) for name, door in DOORS.items() for seed in range(SEEDS)}
     cases |= {name: make() for name, make in FOUND.items()}
     wrong = dict[str, str]()
-    async with site(tmp_path) as made:
+    async with site() as made:
         for name, case in cases.items():
             limit_ms = HELD_MS * max(1.0, work() / WORK_MS)
             verdict = await judged(made, DOORS[case.door], case, limit_ms)

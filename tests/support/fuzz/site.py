@@ -6,20 +6,22 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 
 from tests import ROOT
-from tests.support.fuzz.probe import Seen
 from tests.support.documented.routes import ROUTES
+from tests.support.fuzz.probe import Seen
 from tests.support.models.upstream import Asked, request
 from tests.support.server.serving import NO_TLS
 
@@ -195,8 +197,25 @@ async def strangers() -> AsyncGenerator[Strangers, None]:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncGenerator[Site, None]:
-    """A server of its own in the folder, watched from outside."""
+async def site() -> AsyncGenerator[Site, None]:
+    """A server of its own, watched from outside."""
+    with _folder() as folder:
+        async with _site(folder) as made:
+            yield made
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A temporary folder. Cases make folders in it that are too deep for Python to remove."""
+    folder = tempfile.mkdtemp(prefix="fuzz-")
+    try:
+        yield Path(folder)
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+
+@asynccontextmanager
+async def _site(folder: Path) -> AsyncGenerator[Site, None]:
     (folder / "work").mkdir(parents=True, exist_ok=True)
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
     log = folder / "log"
@@ -232,7 +251,7 @@ async def _port(process: Process, log: Path) -> int:
             if found := re.search(rb"http://localhost:(\d+)", line):
                 asyncio.get_running_loop().create_task(process.stdout.read())  # a full pipe would stop it
                 return int(found[1])
-    raise RuntimeError(f"The server did not start: {log.read_text()}")
+    raise RuntimeError(f"The server did not start: see {log}")
 
 
 async def _end(process: Process) -> None:
