@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ from tools.builtin.plan import NAME as PLAN
 from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
+MANY = 400  # messages that are counted before others have their turn
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
 SHAPES_PROMPT = (EFFORT, "chat_template_kwargs")  # parameters that templates may write into the prompt
 BODY_TOO_LONG = 413  # HTTP status: too many bytes, not too many tokens
@@ -370,7 +372,11 @@ class RelayView(_OfModel):
             go_on=plan.go_on,
             parameters=self.parameters,
         )
-        counted = sum(map(counter.measure, request.whole()))
+        whole = request.whole()
+        counted = sum(map(counter.measure, whole[:MANY]))
+        for at in range(MANY, len(whole), MANY):  # a client's history can have thousands of messages
+            await asyncio.sleep(0)
+            counted += sum(map(counter.measure, whole[at : at + MANY]))
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
 
