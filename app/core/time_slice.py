@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
 from time import perf_counter
+from typing import TypeVar
 
 SLICE_S = 0.005
 CHARACTERS = 2048  # of text that is handled without a look at the clock
 BYTES = 16 * 1024  # the same, of what is not decoded yet
+HEAVY = 64 * 1024  # characters that must be worked through at once: a thread does so
+R = TypeVar("R")
 
 
 class TimeSlice:
@@ -32,6 +38,26 @@ class TimeSlice:
 
     def _begin_anew(self) -> None:
         self._since = None
+
+
+async def in_heavy_thread(function: Callable[[], R]) -> R:
+    """Return what the function returns: work that cannot be divided, while the loop gets the interpreter in turns.
+
+    There is one thread for all such work, so that the loop has one rival. A cancelled caller waits until the function
+    has ended, which may work on what the caller looks at then.
+    """
+    work = asyncio.get_running_loop().run_in_executor(_heavy_thread(), function)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+        raise
+
+
+@lru_cache(1)
+def _heavy_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "heavy")
 
 
 def parts(data: bytes, most: int = BYTES) -> Iterator[bytes]:

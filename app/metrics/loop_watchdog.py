@@ -35,6 +35,7 @@ ROOT = f"{Path(__file__).parents[2]}/"
 LOOP_CODE = {Handle._run.__code__, Runner.run.__code__}  # what is called by these is a callback
 
 Cause = Literal["callback", "garbage_collection"]
+Stack = tuple[str, ...]
 
 
 class Held(Struct, frozen=True):
@@ -42,16 +43,21 @@ class Held(Struct, frozen=True):
 
     cpu_s: float
     cause: Cause
-    stack: tuple[str, ...]
+    stack: Stack
 
 
 class LoopWatchdog:
     """Calls `report` in its own thread for each callback of the running loop that had `limit_s` of CPU."""
 
     def __init__(
-        self, report: Callable[[Held], None], *, limit_s: float = LIMIT_S, idle_every_s: float = IDLE_EVERY_S
+        self,
+        report: Callable[[Held], None],
+        *,
+        limit_s: float = LIMIT_S,
+        idle_every_s: float = IDLE_EVERY_S,
+        stack: Callable[[FrameType], Stack] | None = None,
     ) -> None:
-        self._report, self._limit_s, self._idle_every_s = report, limit_s, idle_every_s
+        self._report, self._stack, self._limit_s, self._idle_every_s = report, stack or stack_of, limit_s, idle_every_s
         self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
         self._clock = time.pthread_getcpuclockid(self._thread_id)
         self._beat_s: float | None = None  # the CPU clock when the loop ran the last beat
@@ -115,7 +121,7 @@ class LoopWatchdog:
             self._callback, self._since_s = id(callback), self._last_s
         self._last_s = now_s
         if (held_s := now_s - self._since_s) > max(self._longest.cpu_s, self._limit_s / 2):
-            self._longest = Held(held_s, "callback", stack_of(frame))
+            self._longest = Held(held_s, "callback", self._stack(frame))
 
     def _judge(self, beat_s: float, collected_s: float) -> None:
         """Report the callback that was seen running for longest; the last one ended at the latest with the beat."""
@@ -140,7 +146,7 @@ def callback_of(frame: FrameType) -> FrameType:
     return frame
 
 
-def stack_of(frame: FrameType) -> tuple[str, ...]:
+def stack_of(frame: FrameType) -> Stack:
     """Return the innermost frames of ours, or of libraries where there are none. No values: only places in code."""
     ours, others = list[str](), list[str]()
     at: FrameType | None = frame

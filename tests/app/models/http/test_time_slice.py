@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
@@ -13,13 +14,14 @@ import pytest
 
 from app.core.events import Notice
 from app.core.provider import Piece, TextChunk, TextPiece
-from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, parts
+from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, in_heavy_thread, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
 from app.policy.guards import Guards
 from app.runs.run_context import RunContext
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
+from app.transcript.unfit_arguments import MOST_VALUES, unfit
 from parsing import CallDelta, Thought
 from tests.support.parsing.quoting import conversation
 
@@ -142,6 +144,54 @@ def test_a_long_text_is_not_handled_where_the_socket_is_read(length: int, taken:
     assert got == ([TextChunk("x" * length)] if taken else [])
     if not taken:
         assert [*answer.feed(chunk)] == [TextChunk("x" * length)], "and nothing has changed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "bash", "arguments": {"command": {'
+        + ", ".join(f'"k{number}": {number}' for number in range(8_000))
+        + "}}}\n</tool_call>",
+        "[bash(command=[" + '{"a": 1}, ' * 20_000 + "1])]",
+    ],
+    ids=["JSON", "Python"],
+)
+async def test_others_have_turns_while_a_long_call_is_read_at_its_end(text: str) -> None:
+    """It cannot be divided, so a thread reads it."""
+    reply = Reply(TOOLS, fences=lambda: False, new_id=iter(map(str, range(10_000))).__next__)
+    at_the_end = len(text) - 100
+    for at in range(0, at_the_end, CHARACTERS):
+        list(reply.add(TextChunk(text[at : min(at + CHARACTERS, at_the_end)])))
+    async with turns() as counted:
+        list(await reply.added(TextChunk(text[at_the_end:])))
+        list(await reply.ended())
+        assert counted[0] > 1
+
+
+async def test_a_caller_that_is_cancelled_waits_for_the_thread() -> None:
+    begun, may_end, has_ended = threading.Event(), threading.Event(), list[bool]()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait()
+        has_ended.append(True)
+
+    task = asyncio.create_task(in_heavy_thread(work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert has_ended
+
+
+@pytest.mark.parametrize(("values", "is_fit"), [(MOST_VALUES - 1, True), (MOST_VALUES, False)])
+def test_a_call_with_too_many_values_is_refused(values: int, is_fit: bool) -> None:
+    for arguments in ({"a": [1] * values}, {str(number): None for number in range(values + 1)}):
+        assert (unfit(arguments) is None) == is_fit
+    assert unfit({"a": [[[]] * 100] * values}) is not None
 
 
 async def test_a_task_that_has_waited_begins_its_time_anew() -> None:
