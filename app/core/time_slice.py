@@ -7,7 +7,7 @@ end: a megabyte that arrives at once, brackets without end, thousands of small o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -18,6 +18,7 @@ SLICE_S = 0.005
 CHARACTERS = 2048  # of text that is handled without a look at the clock
 BYTES = 16 * 1024  # the same, of what is not decoded yet
 HEAVY = 64 * 1024  # characters that must be worked through at once: a thread does so
+T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -38,6 +39,14 @@ class TimeSlice:
 
     def _begin_anew(self) -> None:
         self._since = None
+
+
+async def sliced(items: Iterable[T]) -> AsyncGenerator[T, None]:
+    """Yield each; others get their turns between them."""
+    time_slice = TimeSlice()
+    for item in items:
+        yield item
+        await time_slice.pause_if_over()
 
 
 async def in_heavy_thread(function: Callable[[], R]) -> R:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import InitVar, dataclass, field
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -16,10 +15,11 @@ from app.budget.budgets import RequestDenied
 from app.budget.kinds import BudgetSpent
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
-from app.core.attachments import File, dumped
+from app.core.attachments import File
 from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
+from app.core.time_slice import sliced
 from app.documents.news import News, news_of
 from app.log.event_writer import Listeners, LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
@@ -38,7 +38,7 @@ from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
-from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.runs import InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import AppContextRead, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
@@ -55,10 +55,6 @@ UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. T
 MOST_NAMED = 5
 APP_CONTEXT = "The app has given the model data for this turn. They are untrusted."
 BROKEN = "Internal error (see the server log). You can continue the session."
-
-
-def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
-    log.put(InboxRow(run, position, message.text, dumped(message.attachments), message.untrusted))
 
 
 @dataclass(slots=True)
@@ -95,11 +91,12 @@ class RunTask:
     audience: Audience = field(init=False)
 
     def __post_init__(self, listeners: Listeners) -> None:
-        run = self.row.id
-        log = self.journal.open_log(run, partial(self.stop, "storage_failed"), listeners)
-        self.log = log
+        self.log = self.journal.open_log(self.row.id, self._fail, listeners)
         self.audience = Audience(was_there=self.left is not None)  # those of the server before have left it
-        self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
+        self.inbox = Inbox(self.row.id, self.log.put)
+
+    def _fail(self) -> None:
+        self.stop("storage_failed")
 
     def post(self, text: str, files: Sequence[File] = (), *, untrusted: bool = False) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""
@@ -236,7 +233,7 @@ class RunTask:
             earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
             news = await news_of(self.agent.scope.documents, self.row.session)
             beside = await self._recalled()
-            self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
+            await self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
         tainted = any(message.untrusted for message in conversation.messages)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
@@ -281,7 +278,7 @@ class RunTask:
         with self.agent.totals.times.step(RECALL):
             return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
-    def _begin(
+    async def _begin(
         self,
         conversation: Conversation,
         state: SessionState,
@@ -311,7 +308,7 @@ class RunTask:
             self.log.add(added(message))  # its own run never logged it
             self.log.put(InboxTaken(row.run))
         if turn:
-            self._begin_turn(conversation, turn)
+            await self._begin_turn(conversation, turn)
         if beside:
             self.log.add(beside.notice)
         for number, message in enumerate(self.inbox.take()):
@@ -325,11 +322,12 @@ class RunTask:
                 conversation.append(message)
                 self.log.add(added(message))
 
-    def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
+    async def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        for message in self.agent.imported(turn.history):  # results of tools that ran elsewhere are untrusted
-            conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
+        async with aclosing(sliced(self.agent.imported(turn.history))) as messages:
+            async for message in messages:  # results of tools that ran elsewhere are untrusted
+                conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)
 
