@@ -7,12 +7,16 @@ end: a megabyte that arrives at once, brackets without end, thousands of small o
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from time import perf_counter
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+from weakref import WeakKeyDictionary
+
+from app.core.log_context import log_context
 
 SLICE_S = 0.005
 CHARACTERS = 2048  # of text that is handled without a look at the clock
@@ -35,10 +39,46 @@ class TimeSlice:
             self._since = self._clock()
             asyncio.get_running_loop().call_soon(self._begin_anew)
         elif self._clock() - self._since >= SLICE_S:
-            await asyncio.sleep(0)
+            await Turns.of_loop().next(log_context().principal)
 
     def _begin_anew(self) -> None:
         self._since = None
+
+
+class Turns:
+    """Tasks whose slice is over. Each turn of the loop one of them goes on, and the principals take turns.
+
+    So however many runs a principal has, and whatever their models' servers send, others get as much of the loop.
+    """
+
+    _loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by principal, the next one first
+
+    @classmethod
+    def of_loop(cls) -> Turns:
+        return cls._loops.setdefault(asyncio.get_running_loop(), cls())
+
+    async def next(self, principal: str) -> None:
+        """Wait for this task's turn."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._give)
+        self._waiting.setdefault(principal, deque()).append(turn)
+        await turn
+
+    def _give(self) -> None:
+        principal = next(iter(self._waiting))
+        turns = self._waiting.pop(principal)
+        turn = turns.popleft()
+        if turns:
+            self._waiting[principal] = turns  # behind the others
+        if not turn.done():  # else its task was cancelled
+            turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give)
 
 
 async def sliced(items: Iterable[T]) -> AsyncGenerator[T, None]:

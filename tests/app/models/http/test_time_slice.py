@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from app.core.events import Notice
+from app.core.log_context import task_of_run
 from app.core.provider import Piece, TextChunk, TextPiece
-from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, in_heavy_thread, parts
+from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, Turns, in_heavy_thread, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
 from app.policy.guards import Guards
@@ -203,9 +204,44 @@ async def test_a_task_that_has_waited_begins_its_time_anew() -> None:
         assert counted == [0], "it has hardly worked"
         now += 2 * SLICE_S
         await time_slice.pause_if_over()
-        assert counted == [1], "it has worked for long"
+        assert counted == [2], "it has worked for long"
         await time_slice.pause_if_over()
-        assert counted == [1], "it has just paused"
+        assert counted == [2], "it has just paused"
+
+
+async def test_principals_share_the_loop_however_many_runs_one_has() -> None:
+    """One of ten runs with hostile answers, another of one: each gets every second slice."""
+    slices, now = list[str](), 0.0
+
+    async def work(principal: str, times: int) -> None:
+        nonlocal now
+        time_slice = TimeSlice(lambda: now)
+        for _ in range(times):
+            await time_slice.pause_if_over()
+            slices.append(principal)
+            now += SLICE_S  # and each piece of its work takes a whole slice
+            await time_slice.pause_if_over()
+
+    hostile = [task_of_run(work("mallory", 20), f"run{number}", "session", "mallory") for number in range(10)]
+    other = task_of_run(work("ann", 20), "run", "session", "ann")
+    hostile[0].cancel()  # while it waits or before: no turn is lost
+    await other
+    begun = slices[slices.index("ann") :]
+    assert begun.count("mallory") <= begun.count("ann") + 12, (
+        "one slice of each before the first turns"
+    )
+    assert slices.count("ann") == 20
+    await asyncio.gather(*hostile, return_exceptions=True)
+    assert slices.count("mallory") == 9 * 20
+
+
+async def test_a_cancelled_task_loses_nobody_a_turn() -> None:
+    turns = Turns.of_loop()
+    first, second, third = (asyncio.create_task(turns.next(name)) for name in ("a", "a", "b"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([second, third])
+    assert turns is Turns.of_loop()
 
 
 @pytest.mark.parametrize("event", [b"data: {}\n\n", b"x" * 100, b"data: " + b"y" * BYTES + b"\n\n", b"\n\n", b"\n"])
