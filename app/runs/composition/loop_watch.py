@@ -7,8 +7,8 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -34,28 +34,25 @@ class HeldLoop(Struct):
     where: str = ""
 
 
-class HeldLoopReports:
-    """Takes reports in the thread of the watchdog; the metrics are recorded in the loop's."""
+def reports(metrics: Metrics, folder: Path) -> Callable[[Held], None]:
+    """Return what takes a report in the thread of the watchdog; the metrics are recorded in the loop's."""
+    loop, so_far, logged = asyncio.get_running_loop(), HeldLoop(os.getpid()), deque[float](maxlen=MOST_LOGGED)
 
-    def __init__(self, metrics: Metrics, folder: Path) -> None:
-        self._metrics, self._file, self._so_far = metrics, folder / FILE, HeldLoop(os.getpid())
-        self._loop = asyncio.get_running_loop()
-        self._logged = deque[float](maxlen=MOST_LOGGED)
-
-    def add(self, held: Held) -> None:
+    def report(held: Held) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._metrics.observe, LOOP_HELD_SECONDS, held.cpu_s, held.cause)
-        so_far = self._so_far
+            loop.call_soon_threadsafe(metrics.observe, LOOP_HELD_SECONDS, held.cpu_s, held.cause)
         so_far.times += 1
         if held.cpu_s > so_far.longest_s:
             so_far.longest_s, so_far.where = held.cpu_s, described(held)
         with suppress(OSError):  # a full disk is reported elsewhere
-            make_private_file(self._file)
-            self._file.write_bytes(msgspec.json.encode(so_far))
+            make_private_file(folder / FILE)
+            (folder / FILE).write_bytes(msgspec.json.encode(so_far))
         now = time.monotonic()
-        if len(self._logged) < MOST_LOGGED or now - self._logged[0] > LOGGED_WITHIN_S:
-            self._logged.append(now)
+        if len(logged) < MOST_LOGGED or now - logged[0] > LOGGED_WITHIN_S:
+            logged.append(now)
             _log.warning("The event loop was held for %.0f ms of CPU: %s", held.cpu_s * 1000, described(held))
+
+    return report
 
 
 def described(held: Held) -> str:
@@ -67,10 +64,8 @@ def described(held: Held) -> str:
 def watched_loop(metrics: Metrics, folder: Path) -> Iterator[None]:
     """Watch the running loop. Nothing is watched where the system has no clock of a thread's CPU."""
     (folder / FILE).unlink(missing_ok=True)
-    if not hasattr(time, "pthread_getcpuclockid"):
-        yield
-        return
-    with LoopWatchdog(HeldLoopReports(metrics, folder).add).watching():
+    has_clock = hasattr(time, "pthread_getcpuclockid")
+    with LoopWatchdog(reports(metrics, folder)).watching() if has_clock else nullcontext():
         yield
 
 

@@ -17,7 +17,7 @@ import uvloop
 from app.metrics.loop_watchdog import MOST_FRAMES, ROOT, Held, LoopWatchdog, stack_of
 from app.metrics.recorder import Metrics
 from app.metrics.table import LOOP_HELD_SECONDS
-from app.runs.composition.loop_watch import MOST_LOGGED, HeldLoop, HeldLoopReports, held_loop, watched_loop
+from app.runs.composition.loop_watch import MOST_LOGGED, HeldLoop, held_loop, reports, watched_loop
 from routes.cli.doctor.finding import State
 from routes.cli.doctor.folders import running_server
 
@@ -44,35 +44,35 @@ def backtrack(_: float) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("work", [burn, backtrack])
 def test_a_callback_that_holds_the_loop_is_named(loop: str, work: Callable[[float], None]) -> None:
-    reports = list[Held]()
+    found = list[Held]()
 
     async def hold() -> None:
         reported = asyncio.Event()
         running = asyncio.get_running_loop()
 
         def report(held: Held) -> None:
-            reports.append(held)
+            found.append(held)
             running.call_soon_threadsafe(reported.set)
 
         with LoopWatchdog(report, idle_every_s=0.01).watching():
             async with asyncio.timeout(LIMIT_S):
-                while not reports:  # a watchdog that had no core at that time has seen nothing
+                while not found:  # a watchdog that had no core at that time has seen nothing
                     work(0.4)
                     await asyncio.wait([asyncio.create_task(reported.wait())], timeout=0.1)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(hold())
-    assert reports[0].cause == "callback"
-    assert reports[0].cpu_s >= 0.05
-    assert any(place.endswith(f" {work.__name__}") for place in reports[0].stack), reports
+    assert found[0].cause == "callback"
+    assert found[0].cpu_s >= 0.05
+    assert any(place.endswith(f" {work.__name__}") for place in found[0].stack), found
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_many_short_callbacks_do_not_add_up(loop: str) -> None:
-    reports = list[Held]()
+    found = list[Held]()
 
     async def work() -> None:
-        with LoopWatchdog(reports.append, limit_s=0.2).watching():
+        with LoopWatchdog(found.append, limit_s=0.2).watching():
             for _ in range(150):
                 asyncio.get_running_loop().call_soon(burn, 0.002)  # all in one turn
             await asyncio.sleep(0)
@@ -82,7 +82,7 @@ def test_many_short_callbacks_do_not_add_up(loop: str) -> None:
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(work())
-    assert reports == []
+    assert found == []
 
 
 def test_a_stack_is_of_our_innermost_frames() -> None:
@@ -96,10 +96,10 @@ def test_a_stack_is_of_our_innermost_frames() -> None:
 
 async def test_reports_are_counted_and_few_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
-    reports = HeldLoopReports(metrics, tmp_path)
+    report = reports(metrics, tmp_path)
     with caplog.at_level(logging.WARNING):
         for number in range(20):
-            reports.add(Held(0.1 + number % 3, "callback", HELD.stack))
+            report(Held(0.1 + number % 3, "callback", HELD.stack))
     await asyncio.sleep(0)
     assert sum(metrics.histogram(LOOP_HELD_SECONDS, "callback").counts) == 20
     assert len(caplog.records) == MOST_LOGGED
