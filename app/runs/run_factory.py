@@ -101,6 +101,7 @@ from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Refuse, Toolbox
 
+LACKING: Mapping[str, str] = MappingProxyType({WEB_SEARCH.name: NOT_CONFIGURED})
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -261,7 +262,7 @@ class RunFactory(Struct, kw_only=True):
         toolbox = self.toolbox(gate, names, window, declared, also, has_waited=has_waited)
         toolbox.time_zone = known_zone(options.time_zone)
         if WEB_SEARCH.name not in self.tools.by_name:
-            toolbox.lacking = {WEB_SEARCH.name: NOT_CONFIGURED}
+            toolbox.lacking = LACKING
         return toolbox
 
     def _server_skills(self, options: RunOptions, gate: Gate, route: ModelRoute) -> Mapping[str, str]:
@@ -271,7 +272,9 @@ class RunFactory(Struct, kw_only=True):
         tools = [one for one in self.tools.of_skills if not isinstance(gate.acting().decide(one), Refuse)]
         return {tool.skills.rstrip("/"): self.redactor.redact(tool.description) for tool in tools}
 
-    def _first_contact(self, options: RunOptions, gate: Gate, toolbox_of: Callable[..., Toolbox]) -> FirstContact | None:
+    def _first_contact(
+        self, options: RunOptions, gate: Gate, toolbox_of: Callable[..., Toolbox]
+    ) -> FirstContact | None:
         rules, unseen = self.settings.tools, self.mcp.manager.unseen()
         if not unseen:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -38,6 +39,10 @@ class Conversation:
     the first message of the run under way (`run`).
     """
 
+    _started: frozenset[str] = frozenset()
+    _handed: frozenset[str] = frozenset()
+    logged_tasks: Mapping[str, RemoteTask] = MappingProxyType({})  # by the calls that became tasks of MCP servers
+
     def __init__(
         self,
         session: str,
@@ -64,11 +69,8 @@ class Conversation:
         self._keep = keep
         self._clock = clock
         self.redactor = redactor
-        self._started = frozenset[str]()
         self.logged_starts: Collection[str] = ()  # calls that the server before had started
-        self.logged_tasks: Mapping[str, RemoteTask] = {}  # by the calls that have become tasks of MCP servers
         self.goes_on = False  # the run under way ends here, and the next server goes on with it
-        self._handed = frozenset[str]()
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
 

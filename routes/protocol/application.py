@@ -28,7 +28,7 @@ from routes.protocol.errors import SAFE_HEADERS, AnswerError, Refused, native_er
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.requests import admins_only
 from routes.protocol.route import Endpoint, Route
-from routes.protocol.sse import STREAM, WRITE
+from routes.protocol.sse import CLIENT, STREAM
 from tools.base.patterns import lazy_pattern
 from tools.base.tasks import import_in_thread
 
@@ -133,10 +133,10 @@ class StreamingApplication(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
         enter_request(Headers(scope=scope).get("x-request-id"))
-        write = state.pop(WRITE, None)  # refers to what refers to this scope
+        client = state.pop(CLIENT, None)  # refers to what refers to this scope
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
-            await stream.send_events(receive, send, write)
+            await stream.send_events(send, client)
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router
