@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from errno import EADDRINUSE
 from functools import partial
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
 from app.redaction.logs import log_as_json, log_as_text
+from app.runs.composition.loop_watch import watched_loop
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from app.transcript.reply import compile_patterns
@@ -173,7 +175,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         tame_garbage_collector()
         watching = asyncio.create_task(OpenFileLimit().watch_forever(), name="open files")
         try:
-            await _Server(config, services).serve([listener])
+            with watched_loop(services.metrics, settings.data_dir) if settings.loop_watchdog else nullcontext():
+                await _Server(config, services).serve([listener])
         finally:
             watching.cancel()
 

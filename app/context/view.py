@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -21,6 +21,7 @@ from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, for_models, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.core.time_slice import sliced
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
@@ -372,11 +373,10 @@ class RelayView(_OfModel):
             go_on=plan.go_on,
             parameters=self.parameters,
         )
-        whole = request.whole()
-        counted = sum(map(counter.measure, whole[:MANY]))
-        for at in range(MANY, len(whole), MANY):  # a client's history can have thousands of messages
-            await asyncio.sleep(0)
-            counted += sum(map(counter.measure, whole[at : at + MANY]))
+        counted = 0
+        async with aclosing(sliced(request.whole())) as whole:
+            async for message in whole:
+                counted += counter.measure(message)
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
 

@@ -19,7 +19,7 @@ from app.core.attachments import File
 from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
-from app.core.time_slice import TimeSlice
+from app.core.time_slice import sliced
 from app.documents.news import News, news_of
 from app.log.event_writer import Listeners, LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
@@ -327,10 +327,9 @@ class RunTask:
     async def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        sliced = TimeSlice()
-        for message in self.agent.imported(turn.history):  # results of tools that ran elsewhere are untrusted
-            await sliced.pause_if_over()
-            conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
+        async with aclosing(sliced(self.agent.imported(turn.history))) as messages:
+            async for message in messages:  # results of tools that ran elsewhere are untrusted
+                conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)
 
