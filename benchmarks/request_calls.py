@@ -21,8 +21,9 @@ from app.config.settings import Settings
 from benchmarks.processes import child
 from benchmarks.upstream import order
 from routes.access.rate_limits import BoundedProtocol
-from routes.server import connections_of, create_server, listen
+from routes.server import connections_of, create_server
 from routes.services import open_services
+from routes.workers.listening import listen
 
 WARM, COUNTED = 20, 200
 TURN = {"message": order(1, 0)}
