@@ -209,6 +209,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     server.state.services = services
     services.own_routes.serve(server)
     services.runs.outboxes.append(RecordedFrames().of_run)
+    metrics.answer_for_metrics(services)
     server.state.seen = Seen()
     server.state.attendance = Attendance()
     return server

@@ -219,6 +219,10 @@ class Settings(
 
     _worker = PrivateAttr(1)  # its number among those of this machine
 
+    @property
+    def worker(self) -> int:
+        return self._worker
+
     def as_worker(self, number: int, port: int) -> Settings:
         """Return the settings of one worker, behind the port that all of them have."""
         own = self.model_copy(update={"port": port})

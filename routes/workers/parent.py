@@ -120,7 +120,7 @@ class Parent:
             for worker in self._workers:
                 await worker.settled.wait()
             if all(worker.takes for worker in self._workers):
-                self._say.state(f"All {count} workers take requests.")
+                self._say.state(f"All {count} workers take requests, on port {port_of(self._listener)}.")
         return self._exit_code
 
     async def _keep(self, worker: Worker) -> None:

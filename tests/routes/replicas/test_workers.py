@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.databases.postgres import Cluster
 from tests.support.models.chatting import DONE, chunk, says
@@ -77,6 +78,12 @@ async def test_each_worker_has_as_many_connections_and_any_of_them_answers(tmp_p
             assert Counter(number_of(str(folder)) for (folder,) in rows) == {1: 4, 2: 4, 3: 4}
             while not all(run.id for run in load.runs):
                 await passed(LOOK_S)
+            for accept in ("", "application/openmetrics-text; version=1.0.0"):
+                shown = (await servers.client.get("/metrics", headers={"accept": accept})).text
+                samples = [one for family in text_string_to_metric_families(shown) for one in family.samples]
+                running = [one for one in samples if one.name == "dragoman_runs" and one.labels["state"] == "running"]
+                assert {one.labels["worker"]: one.value for one in running} == {"1": 4, "2": 4, "3": 4}
+                assert shown.count("# TYPE dragoman_runs ") == 1
             for run in load.runs:
                 assert (await servers.client.get(f"/runs/{run.id}")).json()["state"] == "running"
                 assert (await servers.client.post(f"/runs/{run.id}/cancel")).status_code == 200
