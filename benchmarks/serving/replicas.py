@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -336,8 +336,10 @@ async def measured_workers(made: Cluster, upstream: int, folder: Path) -> None:
         found: dict[tuple[int, str], list[Shared]] = {}
         for _ in range(ROUNDS + 1):
             for name, load in (("steady", LOAD), ("fast", FAST)):
-                for n, (port, parent) in started.items():
-                    found.setdefault((n, name), []).append(await shared(port, parent, n, load))
+                for n, (port, parent) in started.items():  # each worker has as much
+                    found.setdefault((n, name), []).append(
+                        await shared(port, parent, n, replace(load, streams=load.streams * n))
+                    )
         for (n, name), rounds in found.items():
             best = min(rounds[1:], key=lambda one: one.token_us)  # the first was to warm up
             shares = ", ".join(f"{one:.2f}" for one in best.shares)

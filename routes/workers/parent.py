@@ -98,6 +98,7 @@ class Parent:
         self._command = command
         self._environ = environ
         self._workers: list[Worker] = []
+        self._turns: list[Worker] = []  # of those that have as many connections
         self._stopping = asyncio.Event()
         self._is_accepting = False
         self._replacing: asyncio.Task[None] | None = None
@@ -112,6 +113,7 @@ class Parent:
         if not os.isatty(0):  # else it is a terminal that hangs up
             self._loop.add_signal_handler(signal.SIGHUP, self._replace_all)
         self._workers = [Worker(number) for number in range(1, count + 1)]
+        self._turns = [*self._workers]
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep(self._workers[0]))
             await self._workers[0].settled.wait()
@@ -215,8 +217,10 @@ class Parent:
                 self._loop.call_later(NO_FILES_S, self._accept_or_wait)
                 return
             with connection:
-                taking = sorted((one for one in self._workers if one.takes), key=lambda one: one.connections)
-                any(worker.give(connection) for worker in taking)
+                taking = sorted((one for one in self._turns if one.takes), key=lambda one: one.connections)
+                if chosen := next((worker for worker in taking if worker.give(connection)), None):
+                    self._turns.remove(chosen)
+                    self._turns.append(chosen)
 
     def _tell_of_death(self, dead: Worker) -> None:
         """Let one of the others take its runs over."""

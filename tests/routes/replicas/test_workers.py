@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.databases.postgres import Cluster
 from tests.support.models.chatting import DONE, chunk, says
-from tests.support.models.upstream import Act, hang, upstream
+from tests.support.models.upstream import Act, hang, stream, upstream
 from tests.support.replicas.clients import Load, calling, slowly
 from tests.support.replicas.servers import LOOK_S, Replicas, passed, three_replicas
 from tests.support.server.dragoman_process import run_dragoman
@@ -106,6 +106,47 @@ async def test_a_worker_that_is_killed_is_started_again_and_its_runs_go_on_at_on
         assert load.takeovers == 1
         after = dict(await servers.until(lambda rows: len(rows) == 2 and dict(rows)[folder] != before[folder], UP))
         assert after.keys() == before.keys()
+
+
+FIRST = "echo 1 > first; echo 1 >> both; until [ -e second ]; do sleep 0.02; done; echo 1 > last"
+SECOND = "echo 2 > second; echo 2 >> both"
+
+
+async def test_changes_of_runs_at_two_workers_are_told_apart_and_undone_by_whichever(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    """Both have a call under way in one workspace: what was changed meanwhile is of both."""
+    acts = [text(f"```bash\n{command}\n```\n") for command in (FIRST, SECOND, "echo 3 > third")]
+    acts[2:2] = [text("Done."), text("Done.")]
+    async with upstream(*acts, *[text("Done.")] * 9, chats=True) as model:
+        async with workers_of(tmp_path, postgres, model.base_url, 2) as servers:
+            load = Load(servers.client)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(load.follow())
+                while not (tmp_path / "work" / "first").exists():
+                    await passed(LOOK_S)
+                group.create_task(load.follow())
+                folders = await servers.until(lambda rows: len(rows) == 2, OWNERS)
+                assert len({*folders}) == 2, "one run at each"
+            third = await load.follow()
+            for _ in range(2):  # at each worker
+                assert await changed(servers, load.runs[0].id) == {"first", "both", "second", "last"}
+                assert await changed(servers, load.runs[1].id) >= {"second", "both"}
+                assert await changed(servers, third.id) == {"third"}
+            refused = await servers.client.post(f"/runs/{load.runs[0].id}/undo")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "undo_refused")
+            for _ in range(2):
+                assert (await servers.client.post(f"/runs/{third.id}/undo")).status_code == 200
+            assert not (tmp_path / "work" / "third").exists()
+
+
+async def changed(servers: Replicas, run: str) -> set[str]:
+    shown = (await servers.client.get(f"/runs/{run}/changes")).json()
+    return {one["path"] for one in shown["files"]}
+
+
+def text(words: str) -> Act:
+    return stream(says(words), chunk(finish="stop"), DONE)
 
 
 async def test_workers_end_when_their_parent_is_killed(tmp_path: Path, postgres: Cluster) -> None:
