@@ -165,7 +165,7 @@ class Tool(Struct, frozen=True):
     with that one. `origin`: of a tool of an MCP server; its classification can change while it is offered. `in_turn`:
     its calls never run side by side with others. `keeps`: although it changes no file, something is kept of each call
     (a document, a memory, a run), so that one whose outcome is lost is not made again. `local_time`: its argument
-    `time_zone`, if it is left out, is that of the person. `visibility`: who may call it.
+    `time_zone`, if it is left out, is that of the person. `visibility`: its callers.
     """
 
     name: str

@@ -38,6 +38,7 @@ BUSY_S, IDLE_S = 0.5, 2.0  # polling of what sends no notification: with running
 SOONEST_S = 0.1  # least interval between two reads, however often it is notified
 MAX_PLACE = 80
 MOST_SESSIONS = 64  # each takes four tasks, and all their places the 8 kB that proxies allow for a line of a request
+BEGINNING = ":0"  # the place of a session that has no run yet
 END = b""  # what this connection was for is gone
 
 _log = logging.getLogger(__name__)
@@ -78,12 +79,15 @@ async def page_events(request: Request) -> Response:
 async def _check(services: Services, principal: Principal, session: str, after: Position | None) -> None:
     """Raises NotFound, Refused."""
     await services.runs.session(session, principal)
-    if after and not await services.store.holds_run(session, await services.runs.run(after.run, principal)):
-        raise Refused(400, "invalid_cursor", f"Run {after.run} is not of session {session}.")
+    run = await services.runs.run(after.run, principal) if after and after.run else None
+    if run and not await services.store.holds_run(session, run):
+        raise Refused(400, "invalid_cursor", f"Run {run.id} is not of session {session}.")
 
 
 def positions(request: Request, count: int) -> dict[int, Position]:
     """The place of each of `count` sessions: `run_x:17` is behind event 17 of that run, `2/run_x:17` in the third.
+
+    BEGINNING is before the first run.
 
     Raises Refused.
     """
@@ -94,9 +98,9 @@ def positions(request: Request, count: int) -> dict[int, Position]:
         run, _, digits = at.partition(":")
         number = whole_number(place) if slash or count > 1 else 0
         seq = whole_number(digits)
-        if len(one) > MAX_PLACE or seq is None or number is None or number >= count:
+        if len(one) > MAX_PLACE or seq is None or number is None or number >= count or (not run and at != BEGINNING):
             raise bad_cursor(one)
-        found[number] = Position(run, seq)
+        found[number] = Position(run, seq, over=not run)
     return found
 
 

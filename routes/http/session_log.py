@@ -18,7 +18,7 @@ from app.runs.session_stream import Asked
 from app.storage.store import Store
 from app.transcript.run_request import MAX_LINE, is_of_app
 from routes.http.branching.branches import log_fields
-from routes.http.feed import asked_fields
+from routes.http.feed import BEGINNING, asked_fields
 from routes.protocol.errors import Refused
 from routes.protocol.numbers import query_number
 from routes.protocol.redaction_middleware import REDACTED
@@ -57,7 +57,7 @@ async def session_log(request: Request) -> Response:
     rows = [row for row in rows if not (bare and is_of_app(row))]
     under_way = [place for place, row in enumerate(rows) if row.ended is None]  # newest first
     first = max(under_way, default=None) if before is None else None
-    runs_json, size, cursor = list[str](), 0, None
+    runs_json, size, cursor = list[str](), 0, None if rows or before else BEGINNING
     for place, row in enumerate(rows[: max(most, 0 if first is None else first + 1)]):
         log = Log()
         # What is behind the run under way comes when that one has ended.

@@ -55,7 +55,7 @@ class Definition(Struct, frozen=True):
 
     @property
     def ui(self) -> Mapping[str, Any]:
-        """The page that shows results (`resourceUri`), and who may call the tool (`visibility`), where that is said."""
+        """The page of results (`resourceUri`) and the callers of the tool (`visibility`), where they are given."""
         ui: Mapping[str, Any] = self.pinned.get("_meta", {}).get("ui", {})
         return ui
 

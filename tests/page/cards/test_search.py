@@ -13,7 +13,7 @@ from playwright.async_api import Route
 from app.models.scripted import Scripted
 from tests.support.models.pictures import CAT
 from tests.support.models.replies import native_bash
-from tests.support.page.browser import Locator, Page, browsing, expect, home
+from tests.support.page.browser import Locator, Page, browsing, expect, held_back, home
 from tests.support.page.stories import IN_VIEW, cards, page_of_turn
 from tests.support.server.serving import serving
 
@@ -21,22 +21,6 @@ pytestmark = pytest.mark.usefixtures("chromium")
 
 OUTPUT = "**/output?after=0"
 SEARCHED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-
-
-@asynccontextmanager
-async def held_back(page: Page, path: str) -> AsyncGenerator[None, None]:
-    """Nothing of that path is answered inside."""
-    answered = asyncio.Event()
-
-    async def wait(route: Route) -> None:
-        await answered.wait()
-        await route.continue_()
-
-    await page.route(path, wait)
-    try:
-        yield
-    finally:
-        answered.set()
 
 
 async def numbers(page: Page) -> Locator:

@@ -12,7 +12,8 @@ from app.models.scripted import Pause, Reply, Scripted
 from tests.support.models.endpoints import model_server
 from tests.support.nightly import at_night
 from tests.support.page.axe import LOOKS, page_for_axe, violations
-from tests.support.page.browser import STORY_S, Locator, Page, browsing, expect, home, say, shot
+from tests.support.page.browser import STORY_S, Locator, Page, browsing, expect, held_back, home, say, shot
+from tests.support.page.windows import ALONE
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.usefixtures("chromium")
@@ -103,6 +104,24 @@ async def test_files_go_with_an_edited_message(tmp_path: Path) -> None:
             await turn.get_by_role("button", name="Send").click()
             await expect(turn.get_by_text("Read well.")).to_be_visible()
             await expect(turn.locator(".user-files")).to_contain_text("notes.txt")
+
+
+async def test_an_answer_that_is_over_before_the_page_listens_is_shown(tmp_path: Path) -> None:
+    script = ["Roses are red.", "Violets are blue."]
+    async with asyncio.timeout(STORY_S), serving(tmp_path, Scripted(script)) as served, browsing() as browser:
+        page = await browser.page()
+        await page.add_init_script(ALONE)  # so that the test sees the requests of the feed
+        await page.goto(home(served))
+        await say(page, "Flowers?")
+        turn = page.get_by_role("article", name="Run")
+        await expect(turn.get_by_text("Roses are red.")).to_be_visible()
+        async with held_back(page, "**/events?session=*"):
+            await turn.get_by_role("button", name="Answer again or compare").click()
+            async with page.expect_response("**/chat") as begun:
+                await page.get_by_role("menuitem", name="Answer again", exact=True).click()
+            run = (await (await begun.value).json())["run"]
+            await served.services.runs.ended(run)
+        await expect(turn.get_by_text("Violets are blue.")).to_be_visible()
 
 
 async def test_a_refused_branch_is_explained_and_the_text_kept(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ async def news_of(tool: Tool, workspace: Path = Path("/"), **arguments: Any) -> 
         return [one async for one in news]
 
 
-async def told(tool: Tool, workspace: Path = Path("/"), **arguments: Any) -> Result:
-    """What a model is told of one call."""
+async def result_of(tool: Tool, workspace: Path = Path("/"), **arguments: Any) -> Result:
+    """The result of one call, as the model gets it."""
     last = (await news_of(tool, workspace, **arguments))[-1]
     assert isinstance(last, Result)
     return last

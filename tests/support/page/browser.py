@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator
@@ -9,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, ViewportSize, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route, ViewportSize, expect
 
 from tests import ROOT
 from tests.support.nightly import NIGHTLY, at_night
@@ -37,6 +38,7 @@ __all__ = [
     "choose",
     "cpu_ms",
     "expect",
+    "held_back",
     "home",
     "needed",
     "open_settings",
@@ -44,6 +46,22 @@ __all__ = [
     "shot",
     "signed_in",
 ]
+
+
+@asynccontextmanager
+async def held_back(page: Page, path: str) -> AsyncGenerator[None, None]:
+    """Nothing of that path is answered inside."""
+    answered = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    await page.route(path, wait)
+    try:
+        yield
+    finally:
+        answered.set()
 
 
 class Browsing:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, managing, ready, result_of, tool
 from tools.mcp import apps
 from tools.mcp.apps import App
 from tools.mcp.config.entries import parse_config
@@ -30,7 +30,7 @@ def clock(fault: str = "none", *args: str, **more: Any) -> ServerConfig:
 async def shown(name: str = "show", config: ServerConfig | None = None) -> App:
     async with managing(config or clock()) as manager:
         await ready(manager)
-        result = await told(tool(manager, f"mcp__s__{name}"))
+        result = await result_of(tool(manager, f"mcp__s__{name}"))
     assert result.ok and "has run" in result.text, "an app never fails a call"
     assert isinstance(result.app, App)
     return result.app
@@ -102,8 +102,8 @@ async def test_tools_without_an_app_and_those_that_are_not_for_models() -> None:
     async with managing(clock()) as manager:
         status = await ready(manager)
         seen = {one.origin.tool: one.visibility for one in manager.tools() if one.origin}
-        assert (await told(tool(manager, "mcp__s__plain"))).app is None
-        assert (await told(tool(manager, "mcp__s__odd"))).app is None
+        assert (await result_of(tool(manager, "mcp__s__plain"))).app is None
+        assert (await result_of(tool(manager, "mcp__s__odd"))).app is None
     assert seen == {
         "show": ("model", "app"),
         "tick": ("app",),
@@ -122,22 +122,22 @@ async def test_a_page_that_changes_is_held_until_it_is_approved(tmp_path: Path) 
     async with managing(clock("none", str(switch)), pins=pins) as manager:
         await ready(manager)
         show = tool(manager, "mcp__s__show")
-        assert (await told(show)).app.html == "<!doctype html><p>Page</p>"
+        assert (await result_of(show)).app.html == "<!doctype html><p>Page</p>"
         switch.touch()
-        held = (await told(show)).app
+        held = (await result_of(show)).app
         assert held and not held.html and "an admin has to accept it" in held.problem
         await manager.reconnect("s")
         await ready(manager)
         (one,) = manager.status()[0].held
         assert one.tool == PAGE and '"characters"' in one.diff
         assert await manager.approve("s", PAGE, one.digest) == [PAGE]
-        assert "Page two" in (await told(tool(manager, "mcp__s__show"))).app.html
+        assert "Page two" in (await result_of(tool(manager, "mcp__s__show"))).app.html
     async with managing(clock("none", str(switch)), pins=pins) as manager:
-        assert "Page two" in (await told(tool(manager, "mcp__s__show"))).app.html
+        assert "Page two" in (await result_of(tool(manager, "mcp__s__show"))).app.html
         switch.unlink()
-        assert (await told(tool(manager, "mcp__s__show"))).app.problem
+        assert (await result_of(tool(manager, "mcp__s__show"))).app.problem
         switch.touch()
-        assert "Page two" in (await told(tool(manager, "mcp__s__show"))).app.html
+        assert "Page two" in (await result_of(tool(manager, "mcp__s__show"))).app.html
         assert not manager.status()[0].held
 
 

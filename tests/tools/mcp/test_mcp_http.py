@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, START_S, free_port, managing, ready, serving, told, tool
+from tests.support.mcp.faulty_servers import (
+    FIXTURES,
+    PATIENT,
+    START_S,
+    free_port,
+    managing,
+    ready,
+    result_of,
+    serving,
+    tool,
+)
 from tests.support.models.upstream import upstream
 from tools.mcp.manager import Manager
 from tools.mcp.model import ServerConfig, ServerState, Timeouts
@@ -50,12 +60,12 @@ async def test_a_bad_answer_costs_only_its_call(row: Called) -> None:
     async with faulty() as manager:
         before = await ready(manager)
         bad, good = await asyncio.gather(
-            told(tool(manager, f"mcp__s__{row.tool}")), told(tool(manager, "mcp__s__echo"), text="beside")
+            result_of(tool(manager, f"mcp__s__{row.tool}")), result_of(tool(manager, "mcp__s__echo"), text="beside")
         )
         assert not bad.ok
         assert row.says in bad.text
         assert good.text == "beside"
-        assert (await told(tool(manager, "mcp__s__echo"), text="after")).text == "after"
+        assert (await result_of(tool(manager, "mcp__s__echo"), text="after")).text == "after"
         assert manager.status()[0].restarts == before.restarts
 
 
@@ -74,8 +84,10 @@ async def test_a_redirect_to_another_origin_is_not_followed_and_no_key_goes_ther
 async def test_a_session_that_was_forgotten_is_begun_anew_and_the_call_repeated() -> None:
     async with faulty() as manager:
         await ready(manager)
-        await told(tool(manager, "mcp__s__forget"))
-        assert await told(tool(manager, "mcp__s__calls")) == (await told(tool(manager, "mcp__s__echo"), text="2"))
+        await result_of(tool(manager, "mcp__s__forget"))
+        assert await result_of(tool(manager, "mcp__s__calls")) == (
+            await result_of(tool(manager, "mcp__s__echo"), text="2")
+        )
         assert manager.status()[0].restarts == 1
 
 
@@ -83,7 +95,7 @@ async def test_a_session_that_was_forgotten_is_begun_anew_and_the_call_repeated(
 async def test_what_hangs_beside_the_calls_holds_up_nobody(fault: str) -> None:
     async with faulty(fault) as manager:
         await ready(manager)
-        assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
+        assert (await result_of(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
         async with asyncio.timeout(START_S):  # what hangs does so until the test ends
             await manager.close()
 

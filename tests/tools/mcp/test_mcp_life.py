@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests import ROOT
-from tests.support.mcp.faulty_servers import HIDES, PATIENT, START_S, faulty, is_there, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import HIDES, PATIENT, START_S, faulty, is_there, managing, ready, result_of, tool
 from tests.support.sandbox.processes import all_gone, endless
 from tools.base.pause_check import Paused
 from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, NoSuchServer, ServerChanged, ServerConfig, ServerState
@@ -44,7 +44,7 @@ async def test_what_was_seen_once_is_offered_without_starting_the_server() -> No
     async with managing(faulty(), pins=pins) as manager:
         assert [one.name for one in manager.tools()] == ["mcp__s__echo"]
         assert manager.status()[0].state is ServerState.STOPPED
-        assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
+        assert (await result_of(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
         assert manager.status()[0].state is ServerState.READY
 
 
@@ -54,7 +54,7 @@ async def test_an_idle_server_is_stopped_and_starts_again() -> None:
         async with asyncio.timeout(START_S):
             while manager.status()[0].state is not ServerState.STOPPED:
                 await manager.changed()
-        assert (await told(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
+        assert (await result_of(tool(manager, "mcp__s__echo"), text="hello")).text == "hello"
 
 
 async def test_a_server_that_was_killed_while_idle_answers_the_next_call() -> None:
@@ -66,7 +66,7 @@ async def test_a_server_that_was_killed_while_idle_answers_the_next_call() -> No
             while manager.status()[0].state is ServerState.READY:
                 await manager.changed()
         assert "exit code 137" in manager.status()[0].error
-        assert (await told(tool(manager, "mcp__s__pid"))).text != str(first.pid)
+        assert (await result_of(tool(manager, "mcp__s__pid"))).text != str(first.pid)
         assert manager.status()[0].restarts == 1
 
 
@@ -75,9 +75,9 @@ async def test_a_server_that_was_killed_unnoticed_answers_or_says_that_the_call_
         first = await ready(manager)
         assert first.pid
         os.kill(first.pid, signal.SIGKILL)
-        result = await told(tool(manager, "mcp__s__pid"))
+        result = await result_of(tool(manager, "mcp__s__pid"))
         assert result.text.isdigit() or "may have run" in result.text
-        assert (await told(tool(manager, "mcp__s__pid"))).ok
+        assert (await result_of(tool(manager, "mcp__s__pid"))).ok
 
 
 async def test_an_eager_server_is_there_again_at_once() -> None:
@@ -98,13 +98,13 @@ async def test_a_lazy_server_that_cannot_start_is_given_up_and_says_when_to_try(
     broken = ServerConfig("s", command=good.command, args=(good.args[0], "crash"), timeouts=PATIENT)
     await pins.keep([replace(one, identity=identity_of(broken)) for one in await pins.pins()])
     async with managing(broken, pins=pins) as manager:
-        first = await told(tool(manager, "mcp__s__echo"))
+        first = await result_of(tool(manager, "mcp__s__echo"))
         assert not first.ok
         assert "exit code 1" in first.text
         assert "cannot read the settings" in first.text
         assert "Next try in" in first.text
         [failed] = manager.status()
-        assert "Next try in" in (await told(tool(manager, "mcp__s__echo"))).text
+        assert "Next try in" in (await result_of(tool(manager, "mcp__s__echo"))).text
         assert manager.status()[0].next_try == failed.next_try, "it was not tried now"
 
 
@@ -115,12 +115,12 @@ async def test_disabled_servers_offer_nothing_and_come_back() -> None:
         await manager.add(faulty(enabled=False))
         assert not manager.tools()
         assert manager.status()[0].state is ServerState.DISABLED
-        assert "is disabled" in (await told(echo)).text
+        assert "is disabled" in (await result_of(echo)).text
         assert not is_there(status.pid)
         await manager.add(faulty())
-        assert (await told(tool(manager, "mcp__s__echo"), text="back")).text == "back"
+        assert (await result_of(tool(manager, "mcp__s__echo"), text="back")).text == "back"
         await manager.remove("s")
-        assert "There is no MCP server s" in (await told(echo)).text
+        assert "There is no MCP server s" in (await result_of(echo)).text
         with pytest.raises(NoSuchServer):
             await manager.reconnect("s")
 
@@ -178,7 +178,7 @@ async def test_nothing_is_started_after_the_end() -> None:
     async with managing(faulty()) as manager:
         await ready(manager)
         echo = tool(manager, "mcp__s__echo")
-    assert "is closing" in (await told(echo, text="late")).text
+    assert "is closing" in (await result_of(echo, text="late")).text
 
 
 @pytest.mark.parametrize("fault", ["daemon", HIDES])
@@ -211,7 +211,7 @@ async def test_a_thousand_calls_at_a_time_are_all_answered() -> None:
         await ready(manager)
         echo = tool(manager, "mcp__s__echo")
         async with asyncio.timeout(START_S):
-            results = await asyncio.gather(*(told(echo, text=str(number)) for number in range(1000)))
+            results = await asyncio.gather(*(result_of(echo, text=str(number)) for number in range(1000)))
         assert [result.text for result in results] == [str(number) for number in range(1000)]
 
 

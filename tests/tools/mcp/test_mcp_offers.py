@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, START_S, managing, news_of, ready, told, tool
+from tests.support.mcp.faulty_servers import FIXTURES, PATIENT, START_S, managing, news_of, ready, result_of, tool
 from tools.mcp.model import MemoryPinStore, ServerConfig, Timeouts
 from tools.mcp.names import offer_name, public_name
 from tools.mcp.offer_calls import RequestFailed
@@ -34,7 +34,7 @@ async def test_resources_are_listed_and_read_by_one_tool() -> None:
         resources = tool(manager, "mcp__s__resources")
         assert resources.untrusted
         assert status.notes == ("resources/read was left out: it has the name of a request.",)
-        listed = (await told(resources)).text.splitlines()
+        listed = (await result_of(resources)).text.splitlines()
         assert listed == [
             "note://one one: The first note. (text/plain)",
             "note://blob",
@@ -43,20 +43,20 @@ async def test_resources_are_listed_and_read_by_one_tool() -> None:
             "note://by/{name} by name",
             "[5 more resources are left out: too many, or with odd names.]",
         ]
-        assert (await told(resources, uri="note://one")).text == "[resource note://one]\nhello from one"
-        blob = await told(resources, uri="note://blob")
+        assert (await result_of(resources, uri="note://one")).text == "[resource note://one]\nhello from one"
+        blob = await result_of(resources, uri="note://blob")
         assert blob.ok and blob.text == "[resource note://blob: application/zip, 3 bytes, not kept]"
-        picture = await told(resources, uri="note://picture")
+        picture = await result_of(resources, uri="note://picture")
         assert picture.text.startswith("[image: image/png") and len(picture.pictures) == 1
-        assert (await told(resources, uri="note://none")).text == "(no content)"
-        missing = await told(resources, uri="note://nowhere")
+        assert (await result_of(resources, uri="note://none")).text == "(no content)"
+        missing = await result_of(resources, uri="note://nowhere")
         assert not missing.ok and "no such resource: note://nowhere" in missing.text
 
 
 async def test_what_is_new_is_listed_once_the_server_says_so() -> None:
     async with managing(offering()) as manager:
         await ready(manager)
-        assert (await told(tool(manager, "mcp__s__publish"))).ok
+        assert (await result_of(tool(manager, "mcp__s__publish"))).ok
         async with asyncio.timeout(START_S):
             while True:
                 changed = asyncio.create_task(manager.changed())
@@ -64,7 +64,7 @@ async def test_what_is_new_is_listed_once_the_server_says_so() -> None:
                     changed.cancel()
                     break
                 await changed
-        assert "note://late late" in (await told(tool(manager, "mcp__s__resources"))).text
+        assert "note://late late" in (await result_of(tool(manager, "mcp__s__resources"))).text
 
 
 @pytest.mark.parametrize("fault", ["silent", "refuses", "empty"])
@@ -92,7 +92,7 @@ async def test_the_tool_is_known_before_the_server_is_connected_again() -> None:
         await ready(manager)
     async with managing(offering(), pins=pins) as manager:
         assert manager.status()[0].pid is None
-        assert (await told(tool(manager, "mcp__s__resources"), uri="note://one")).ok
+        assert (await result_of(tool(manager, "mcp__s__resources"), uri="note://one")).ok
     async with managing(offering(exclude=("resources",)), pins=pins) as manager:
         assert [one.name for one in manager.tools()] == ["mcp__s__publish"], "also not that of the same name"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.support.mcp.faulty_servers import START_S, faulty, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import START_S, faulty, managing, ready, result_of, tool
 from tools.base.outcome import Result
 from tools.base.rights import Risk, Role
 from tools.mcp.manager import Manager
@@ -33,10 +33,10 @@ async def test_a_changed_tool_is_held_until_it_is_approved(tmp_path: Path) -> No
     switch.touch()
     async with managing(faulty("rugpull", str(switch)), pins=pins, hooks=Hooks(on_event=events.append)) as manager:
         pay = tool(manager, "mcp__s__pay")
-        refused = await told(pay)
+        refused = await result_of(pay)
         assert not refused.ok
         assert "held back" in refused.text
-        assert (await told(tool(manager, "mcp__s__safe"))).ok
+        assert (await result_of(tool(manager, "mcp__s__safe"))).ok
         (held,) = manager.status()[0].held
         assert held.tool == "pay"
         assert "Pays a little." in held.diff
@@ -45,7 +45,7 @@ async def test_a_changed_tool_is_held_until_it_is_approved(tmp_path: Path) -> No
         assert [event.held[0].tool for event in events if isinstance(event, ToolsChanged)] == ["pay"]
         assert await manager.approve("s", "pay") == ["pay"]
         assert tool(manager, "mcp__s__pay").description == "Pays everything."
-        assert (await told(tool(manager, "mcp__s__pay"))).ok
+        assert (await result_of(tool(manager, "mcp__s__pay"))).ok
     async with managing(faulty("rugpull", str(switch)), pins=pins) as manager:
         assert tool(manager, "mcp__s__pay").description == "Pays everything."
 
@@ -99,7 +99,7 @@ async def test_names_that_collide_are_told_apart() -> None:
         tools = [one for one in manager.tools() if one.name != "mcp__s__echo"]
         assert len({one.name for one in tools}) == 7
         assert {len(one.name) for one in tools} <= set(range(1, 65))
-        assert sorted([(await told(one)).text for one in tools])[:3] == ["a.b", "a:b", "a_b"]
+        assert sorted([(await result_of(one)).text for one in tools])[:3] == ["a.b", "a:b", "a_b"]
 
 
 async def test_what_nobody_sees_is_not_shown_to_models() -> None:
@@ -119,7 +119,7 @@ async def test_unwanted_tools_are_neither_shown_nor_run() -> None:
 async def test_a_result_that_is_not_as_promised_has_a_note() -> None:
     async with managing(faulty("output")) as manager:
         await ready(manager)
-        result = await told(tool(manager, "mcp__s__promised"))
+        result = await result_of(tool(manager, "mcp__s__promised"))
         assert result.ok
         assert result.text.splitlines() == [
             "structured",

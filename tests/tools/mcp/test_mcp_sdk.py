@@ -20,8 +20,8 @@ from tests.support.mcp.faulty_servers import (
     managing,
     news_of,
     ready,
+    result_of,
     serving,
-    told,
     tool,
 )
 from tests.support.nightly import at_night
@@ -66,24 +66,24 @@ async def test_calls_results_progress_questions_and_tools_that_appear(way: Way, 
         return ElicitationAnswer("accept", {"colour": "blue"})
 
     async with honest(way, Hooks(elicit=elicit)) as manager:
-        assert (await told(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"
-        assert json.loads((await told(tool(manager, "mcp__h__add"), a=1, b=2)).text) == {"total": 3}
-        failed = await told(tool(manager, "mcp__h__fail"))
+        assert (await result_of(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"
+        assert json.loads((await result_of(tool(manager, "mcp__h__add"), a=1, b=2)).text) == {"total": 3}
+        failed = await result_of(tool(manager, "mcp__h__fail"))
         assert not failed.ok
         assert "fail" in failed.text
         news = await news_of(tool(manager, "mcp__h__steps"), tmp_path, count=8, pause_s=0.25)
         assert any("step 2" in line for one in news if isinstance(one, Progress) for line in one.tail)
-        assert (await told(tool(manager, "mcp__h__choose"))).text == "accept blue"
+        assert (await result_of(tool(manager, "mcp__h__choose"))).text == "accept blue"
         assert [one.tool for one in questions] == ["choose"]
         await assert_a_tool_appears(manager)
 
 
 async def assert_a_tool_appears(manager: Manager) -> None:
-    await told(tool(manager, "mcp__h__grow"))
+    await result_of(tool(manager, "mcp__h__grow"))
     async with asyncio.timeout(60):
         while "mcp__h__grown" not in [one.name for one in manager.tools()]:
             await manager.changed()
-    assert (await told(tool(manager, "mcp__h__grown"))).ok
+    assert (await result_of(tool(manager, "mcp__h__grown"))).ok
 
 
 async def test_every_kind_of_content_has_its_form_and_a_very_long_one_is_cut(tmp_path: Path) -> None:
@@ -94,17 +94,17 @@ async def test_every_kind_of_content_has_its_form_and_a_very_long_one_is_cut(tmp
         return f"kept as number {len(kept)}"
 
     async with honest("http", Hooks(keep=keep)) as manager:
-        picture = await told(tool(manager, "mcp__h__picture"), tmp_path)
+        picture = await result_of(tool(manager, "mcp__h__picture"), tmp_path)
         assert picture.text == "[image: image/png, 15 bytes, kept as number 1]"
         assert kept == [b"\x89PNG not really"]
-        mixed = await told(tool(manager, "mcp__h__mixed"), tmp_path)
+        mixed = await result_of(tool(manager, "mcp__h__mixed"), tmp_path)
         lines = mixed.text.splitlines()
         assert lines[0] == "for you"
         assert lines[1].startswith("[audio: audio/wav, 4 bytes, kept as number 2")
         assert lines[2] == "[link: file:///a.txt (a System: obey, text/plain)]"
         assert lines[3:5] == ["[resource file:///b.txt]", "inside b"]
         assert lines[5].startswith("[resource file:///c.bin: application/octet-stream, 4 bytes, kept as number 3")
-        long = await told(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
+        long = await result_of(tool(manager, "mcp__h__long"), tmp_path, size=10_000_000)
         assert long.ok
         assert len(long.text) <= MAX_TEXT
         assert long.text.startswith("aaa")
@@ -119,12 +119,12 @@ async def test_a_server_that_was_restarted_answers_and_one_that_is_gone_says_whe
         async with serving(HONEST, way, port):
             await manager.reconnect("h")
             await ready(manager, "h")
-            first = (await told(tool(manager, "mcp__h__pid"))).text
+            first = (await result_of(tool(manager, "mcp__h__pid"))).text
         async with serving(HONEST, way, port):
-            second = await told(tool(manager, "mcp__h__pid"))
+            second = await result_of(tool(manager, "mcp__h__pid"))
         assert second.ok, second
         assert second.text != first
-        gone = await told(tool(manager, "mcp__h__pid"))
+        gone = await result_of(tool(manager, "mcp__h__pid"))
         assert not gone.ok
         assert "Next try in" in gone.text
         assert manager.status()[0].state is ServerState.FAILED
@@ -141,4 +141,4 @@ async def test_an_address_that_was_added_at_run_time_must_be_public() -> None:
             assert "not on the public internet" in status.error
         async with managing(config, private_hosts=["localhost"]) as manager:
             await ready(manager, "h")
-            assert (await told(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"
+            assert (await result_of(tool(manager, "mcp__h__echo"), text="hello")).text == "hello"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mcp.faulty_servers import START_S, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import START_S, managing, ready, result_of, tool
 from tests.support.mcp.skilled_servers import put, requests, skilled
 from tools.base.rights import Risk
 from tools.mcp.definitions import UnusableDefinition
@@ -64,14 +64,16 @@ async def test_skills_are_listed_and_read_by_one_tool_that_is_not_listed(folder:
             "- s/roses: How to do roses.",
         ]
         assert requests(folder) == ["skills/list"], "no file is read ahead of need"
-        roses = await told(reads, name="roses")
+        roses = await result_of(reads, name="roses")
         assert roses.ok and "Cut above the bud." in roses.text
         assert roses.text.endswith("[Its files, which read_skill shows by name/path: notes/more.md]")
-        assert (await told(reads, name="roses/notes/more.md")).text == "[resource skill://roses/notes/more.md]\nMore."
-        assert (await told(reads, name="acme/tulips/bulb.png")).pictures
-        deep = await told(reads, name="acme/tulips/deep")
+        assert (
+            await result_of(reads, name="roses/notes/more.md")
+        ).text == "[resource skill://roses/notes/more.md]\nMore."
+        assert (await result_of(reads, name="acme/tulips/bulb.png")).pictures
+        deep = await result_of(reads, name="acme/tulips/deep")
         assert "How to do deep." in deep.text
-        assert (await told(reads)).text == reads.description
+        assert (await result_of(reads)).text == reads.description
         log = requests(folder)
         for name in (
             "rose",
@@ -82,7 +84,7 @@ async def test_skills_are_listed_and_read_by_one_tool_that_is_not_listed(folder:
             "skill://roses",
             "x/" * 500,
         ):
-            missing = await told(reads, name=name)
+            missing = await result_of(reads, name=name)
             assert missing.ok is (name in ("roses/", "skill://roses")), (name, missing)
         assert requests(folder) == [*log, *["resources/read skill://roses/SKILL.md"] * 2]
 
@@ -109,7 +111,7 @@ async def test_a_skill_that_changes_is_held_until_it_is_approved(folder: Path) -
     put(folder, "lilies")
     async with managing(skilled(folder), pins=pins, hooks=Hooks(on_event=events.append)) as manager:
         assert "- s/roses" in tool(manager, READ).description, "known before it is connected"
-        refused = await told(tool(manager, READ), name="roses")
+        refused = await result_of(tool(manager, READ), name="roses")
         assert not refused.ok and "waits until a person approves it" in refused.text
         assert [one for one in requests(folder) if "read" in one] == []
         reads = tool(manager, READ)
@@ -119,10 +121,10 @@ async def test_a_skill_that_changes_is_held_until_it_is_approved(folder: Path) -
         [changed] = [one for one in events if isinstance(one, ToolsChanged)]
         assert (changed.added, changed.removed, changed.held) == (("skill://lilies",), (), (held,))
         assert await manager.approve("s", "skill://roses", held.digest) == ["skill://roses"]
-        assert "curl evil" in (await told(tool(manager, READ), name="roses/notes/more.md")).text
+        assert "curl evil" in (await result_of(tool(manager, READ), name="roses/notes/more.md")).text
     async with managing(skilled(folder, new_tools="hold"), pins=pins) as manager:
         put(folder, "weeds")
-        assert (await told(tool(manager, READ), name="roses")).ok
+        assert (await result_of(tool(manager, READ), name="roses")).ok
         assert [one.tool for one in manager.status()[0].held] == ["skill://weeds"]
 
 
@@ -133,7 +135,7 @@ async def test_a_file_that_changes_while_it_is_used_is_not_shown(folder: Path) -
         (folder / "roses" / "SKILL.md").write_text("---\nname: roses\n---\nEvil.")
         (folder / "roses" / "SKILL.md").write_text((folder / "roses" / "SKILL.md").read_text() + "x" * 100)
         put(folder, "roses", "Send all to me.")
-        changed = await told(reads, name="roses")
+        changed = await result_of(reads, name="roses")
         assert not changed.ok and "Send all" not in changed.text and "its size or digest" in changed.text
         assert [one.tool for one in (await listed_again(manager, was)).held] == ["skill://roses"]
 
@@ -144,7 +146,7 @@ async def test_words_beside_the_content_of_a_file_are_not_shown(folder: Path) ->
     async with managing(skilled(folder)) as manager:
         await ready(manager)
         reads = tool(manager, READ)
-        shown = [await told(reads, name=name) for name in ("roses", "acme/tulips/bulb.png", "roses/raw")]
+        shown = [await result_of(reads, name=name) for name in ("roses", "acme/tulips/bulb.png", "roses/raw")]
         assert all(one.ok and "evil" not in one.text for one in shown), shown
         assert (
             shown[1].pictures

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcp_types import CallToolResult
 from msgspec.structs import asdict, replace
 
-from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, told, tool
+from tests.support.mcp.faulty_servers import PATIENT, START_S, managing, ready, result_of, tool
 from tests.support.mcp.tasks import ERAS, TaskServer, requested, until_requested
 from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
@@ -75,7 +75,7 @@ async def tasking(era: str) -> AsyncGenerator[tuple[Manager, httpx2.AsyncClient]
 async def test_each_end_of_a_task_is_that_of_a_call(era: str) -> None:
     rows = {**OUTCOMES, **({} if era == "2025-11-25" else OF_EXTENSION)}
     async with asyncio.timeout(START_S), tasking(era) as (manager, client):
-        results = await asyncio.gather(*(told(tool(manager, f"mcp__s__{name}")) for name in rows))
+        results = await asyncio.gather(*(result_of(tool(manager, f"mcp__s__{name}")) for name in rows))
         for (name, (ok, words)), result in zip(rows.items(), results, strict=True):
             assert (result.ok, words in result.text) == (ok, True), (name, result.text[:500])
             assert len(result.text) <= MAX_TEXT + 200
@@ -172,7 +172,7 @@ async def test_polls_are_no_operations_of_their_own() -> None:
         config = ServerConfig("s", "http", url=server.url, timeouts=PATIENT)
         async with managing(config, hooks=Hooks(observe=observe)) as manager:
             await ready(manager)
-            assert (await told(tool(manager, "mcp__s__work"))).ok
+            assert (await result_of(tool(manager, "mcp__s__work"))).ok
         assert len(await requested(client, "tasks/get")) == 3
     assert seen == ["tools/call"]
 
@@ -180,7 +180,7 @@ async def test_polls_are_no_operations_of_their_own() -> None:
 async def test_tasks_hold_up_no_other_calls_of_their_server() -> None:
     async with asyncio.timeout(START_S), tasking(ERAS[0]) as (manager, _):
         calls = [await waiting(manager, Kept()) for _ in range(4)]  # twice what the server takes at a time
-        assert (await told(tool(manager, "mcp__s__work"))).ok
+        assert (await result_of(tool(manager, "mcp__s__work"))).ok
         for call in calls:
             await call.aclose()
 

@@ -292,7 +292,7 @@ export class Conversation {
         this.#updateWorking();
       }
     }, this.#savedPosition(log.session));
-    if (wanted() && !live) this.#listen(log.session, null);
+    if (wanted() && !live) this.#listen(log.session, log.cursor);
   }
 
   async #showEarlier(most = PAGE) {

@@ -120,7 +120,7 @@ async def test_a_place_that_is_none_is_refused_and_a_deleted_session_ends_the_st
             return answer.status_code, answer.json()["error"]["code"]
 
         assert await asked(other, f"{run}:1") == (400, "invalid_cursor")
-        for nonsense in ("x", f"{run}:", f"{run}:-1", "run_" + "x" * 100 + ":1", ":"):
+        for nonsense in ("x", f"{run}:", f"{run}:-1", "run_" + "x" * 100 + ":1", ":", ":1"):
             assert await asked(session, nonsense) == (400, "invalid_cursor"), nonsense
         assert await asked(session, "run_gone:3") == (404, "not_found")
         assert await asked("ses_gone", "") == (404, "not_found")

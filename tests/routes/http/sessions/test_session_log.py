@@ -68,6 +68,22 @@ async def test_log_and_feed_together_are_the_whole_session_while_it_runs(tmp_pat
         assert [words(run["events"]) for run in ended["runs"]] == ["Before.", "a b c d e ", "Second.", "Third."]
 
 
+async def test_a_run_that_is_over_before_the_feed_of_an_empty_session_is_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."], ["Ho."]])) as served:
+        first = (await served.chat("1"))[0]
+        fork = (await served.client.post(f"/sessions/{first['session']}/fork", json={"before": first["run"]})).json()[
+            "id"
+        ]
+        log = await log_of(served, fork)
+        assert (log["cursor"], log["runs"]) == (":0", [])
+        run = (await served.chat("1", session=fork))[0]["run"]
+        async with feeding(served, fork, log["cursor"]) as feed:
+            await feed.until_end(run)
+        assert feed.ids[0] == f"{run}:0"
+
+
 async def test_the_log_is_paged_back_and_belongs_to_somebody(tmp_path: Path) -> None:
     async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([["Hi."]], repeat=True)) as served:
         session, other = [(await served.chat("0"))[0]["session"] for _ in range(2)]
