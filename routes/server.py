@@ -97,7 +97,7 @@ from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.services import Services, open_services
 from routes.workers.channel import Channel, Place
-from routes.workers.listening import CannotServe, listen, port_of
+from routes.workers.listening import CannotServe, listen
 from tools.base.patterns import compile_all
 from tools.base.schemas import argument_error
 from tools.base.tasks import in_background, wait_at_most
@@ -224,7 +224,7 @@ def serve(loaded: Loaded, place: Place | None = None) -> int:
             _run(loaded.settings.as_worker(place.number, place.port), None)
         else:
             with listen(loaded.settings) as listener:
-                _run(loaded.settings.as_worker(1, port_of(listener)), listener)  # the setting may be 0
+                _run(loaded.settings.as_worker(1, listener.getsockname()[1]), listener)  # the setting may be 0
     except (CannotServe, StoreFailed) as problem:
         announcements.fail(str(problem))
         return 1

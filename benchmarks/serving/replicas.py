@@ -38,7 +38,8 @@ LOAD = Load(streams=40, tokens=150, rate=30)
 WATCHED, WATCHED_TOKENS, WATCHES = 20, 90, 3  # streams, their tokens, times in a round
 SILENT_TOKENS, AFTER_S = 900, 0.5  # events that were on their way when the server was killed come within AFTER_S
 ROUNDS, KILLS = 3, 2
-WORKERS, CONNECTIONS, FAST = 2, 200, Load(streams=40, tokens=400, rate=0)
+WORKERS, CONNECTIONS = 2, 200
+STEADY, FAST = Load(streams=20, tokens=120, rate=15), Load(streams=40, tokens=400, rate=0)  # of each worker
 PROBES = 150
 LIMIT_S = 90
 RUN_ID = re.compile(rb"x-run-id: (\S+)", re.IGNORECASE)
@@ -335,7 +336,7 @@ async def measured_workers(made: Cluster, upstream: int, folder: Path) -> None:
         started = {n: stack.enter_context(workers(n, upstream, made.database(), folder)) for n in (1, WORKERS)}
         found: dict[tuple[int, str], list[Shared]] = {}
         for _ in range(ROUNDS + 1):
-            for name, load in (("steady", LOAD), ("fast", FAST)):
+            for name, load in (("steady", STEADY), ("fast", FAST)):
                 for n, (port, parent) in started.items():  # each worker has as much
                     found.setdefault((n, name), []).append(
                         await shared(port, parent, n, replace(load, streams=load.streams * n))

@@ -28,8 +28,3 @@ def listen(settings: Settings) -> socket.socket:
         hint = ": is another dragoman running? Choose another port with --port, or --port 0 for a free one."
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise CannotServe(f"Cannot listen on {where} ({reason}){hint if error.errno == EADDRINUSE else '.'}") from error
-
-
-def port_of(listener: socket.socket) -> int:
-    port: int = listener.getsockname()[1]
-    return port

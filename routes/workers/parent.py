@@ -25,7 +25,7 @@ from app.config.settings import Settings
 from app.redaction.logs import OWN, log_as_json, log_as_text
 from routes.protocol.announcements import Announcements
 from routes.workers.channel import CLOSED, LEAVING, READY
-from routes.workers.listening import CannotServe, listen, port_of
+from routes.workers.listening import CannotServe, listen
 from tools.process.signals import reset_signals
 
 BURST = 64  # connections that are taken before the loop goes on
@@ -122,7 +122,7 @@ class Parent:
             for worker in self._workers:
                 await worker.settled.wait()
             if all(worker.takes for worker in self._workers):
-                self._say.state(f"All {count} workers take requests, on port {port_of(self._listener)}.")
+                self._say.state(f"All {count} workers take requests, on port {self._listener.getsockname()[1]}.")
         return self._exit_code
 
     async def _keep(self, worker: Worker) -> None:
@@ -151,7 +151,7 @@ class Parent:
     async def _run(self, worker: Worker) -> int:
         """Run the process of a worker to its end, and return its exit code."""
         ours, theirs = socket.socketpair()
-        words = (*self._command, "--as-worker", str(worker.number), str(port_of(self._listener)))
+        words = (*self._command, "--as-worker", str(worker.number), str(self._listener.getsockname()[1]))
         tells = worker.number == 1 and not worker.has_served  # one of them says how to reach all
         reset_signals()
         with theirs:

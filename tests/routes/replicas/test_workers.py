@@ -15,10 +15,14 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.config.settings import load_settings
+from app.redaction.redactor import Redactor
+from routes.cli.doctor.finding import Finding, Subject
+from routes.cli.doctor.network import port as doctor_port
 from tests.support.databases.postgres import Cluster
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import Act, hang, stream, upstream
-from tests.support.replicas.clients import Load, calling, slowly
+from tests.support.replicas.clients import EFFECTS, Load, calling, slowly
 from tests.support.replicas.servers import LOOK_S, Replicas, passed, three_replicas
 from tests.support.server.dragoman_process import run_dragoman
 
@@ -106,6 +110,7 @@ async def test_a_worker_that_is_killed_is_started_again_and_its_runs_go_on_at_on
         assert load.takeovers == 1
         after = dict(await servers.until(lambda rows: len(rows) == 2 and dict(rows)[folder] != before[folder], UP))
         assert after.keys() == before.keys()
+        assert EFFECTS in await changed(servers, load.runs[0].id), "also where its worker died in a call"
 
 
 FIRST = "echo 1 > first; echo 1 >> both; until [ -e second ]; do sleep 0.02; done; echo 1 > last"
@@ -160,6 +165,9 @@ async def test_workers_end_when_their_parent_is_killed(tmp_path: Path, postgres:
 async def test_all_end_by_one_signal(tmp_path: Path, postgres: Cluster) -> None:
     async with workers(tmp_path, postgres, hang) as servers:
         known = list(processes(servers).values())
+        loaded = load_settings({"port": str(servers.members[0].port)}, {"HOME": str(tmp_path)}, folder=tmp_path)
+        found = doctor_port(Subject({}, loaded, Redactor(), server=processes(servers)[1].pid))
+        assert isinstance(found, Finding) and found.found.endswith("is in use by the running server")
         servers.members[0].terminate()
         assert await servers.members[0].process.wait() == 0
         await until_ended(known)
