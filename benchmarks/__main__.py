@@ -21,6 +21,7 @@ from benchmarks import (
     request_calls,
     stages,
     startup,
+    token_calls,
 )
 from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
@@ -43,6 +44,7 @@ ALL = (
     box,
     checkpoints,
     request_calls,
+    token_calls,
     served_models,
     databases,
     replicas,

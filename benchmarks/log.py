@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.budget.budgets import Ledger
 from app.core.events import AgentEvent, RunFinished, TextDelta, ToolStarted
-from app.log.event_writer import EventWriter, RunLog
+from app.log.event_writer import EventWriter, RunLog, Watcher
 from app.policy.approvals import Approvals
 from app.runs.run_manager import RunManager
 from app.storage.kill_switch import KillSwitch
@@ -107,7 +107,7 @@ async def watcher_bytes(folder: Path) -> float:
         log = RunLog("run", journal, lambda: None)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        waiting = [asyncio.create_task(log.after(0)) for _ in range(WATCHERS)]
+        waiting = [asyncio.create_task(log.after(Watcher(0))) for _ in range(WATCHERS)]
         await asyncio.sleep(0)
         size = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()

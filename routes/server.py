@@ -1,4 +1,4 @@
-"""The server: the tables of its routes, and how it starts and stops."""
+"""The server: how it starts and stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from app.redaction.logs import log_as_json, log_as_text
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
 from parsing import parse
-from routes import page
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
@@ -31,149 +30,32 @@ from routes.access.metrics_access import metrics_access
 from routes.access.open_file_limit import OpenFileLimit
 from routes.access.peers import kernel_says
 from routes.access.rate_limits import BoundedProtocol
+from routes.catalogue import EARLY, late_routes
 from routes.deletion import end_temporary_forever
 from routes.forwarding import forwarding
-from routes.http import (
-    approvals,
-    attachments,
-    chat,
-    checkpoints,
-    documents,
-    feed,
-    grants,
-    health,
-    jobs,
-    memory,
-    outputs,
-    profiles,
-    project,
-    proofs,
-    replays,
-    runs,
-    session_log,
-    sessions,
-    usage,
-    workspace_files,
-)
-from routes.http.administration import (
-    audit,
-    backtest,
-    endpoints,
-    examinations,
-    hooks,
-    knowledge,
-    metrics,
-    pause,
-    secrets,
-    settings,
-    tokens,
-)
-from routes.http.automation import schedules, triggers
-from routes.http.branching import branches, run_forks
-from routes.http.dashboard_state import Seen
-from routes.http.library import compaction, folders, shared, shares, transcripts
-from routes.http.mcp import apps, offers, servers
-from routes.http.notifications import decision_page, push, webhooks
-from routes.http.people import members, oidc, people, permissions, prompts, sign_ins
-from routes.http.serving import handlers as served_models
-from routes.http.workspace import browsing, writing
-from routes.lanes import model_list
-from routes.lanes.anthropic_messages import counting
+from routes.http import health
+from routes.http.administration.metrics import answer_for_metrics
 from routes.lanes.attendance import Attendance
-from routes.lanes.catalogue import COMPACT, LANES
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
-from routes.lanes.recorded_frames import RecordedFrames
-from routes.lanes.responses import handlers as responses
-from routes.lanes.serving import lane_routes
-from routes.lanes.ui_message_stream import handlers as ui_messages
-from routes.mcp_server import handlers as mcp_server
-from routes.openapi import handler as openapi
 from routes.page.apps_origin import AppsOrigin
 from routes.protocol.announcements import Announcements
 from routes.protocol.application import AnswerMiddleware, StreamingApplication
 from routes.protocol.http_metrics import count_answer
 from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
+from routes.protocol.route import Route
 from routes.services import Services, open_services
 from routes.workers.channel import Channel, Place
 from routes.workers.listening import CannotServe, listen
 from tools.base.patterns import compile_all
-from tools.base.schemas import argument_error
 from tools.base.tasks import in_background, wait_at_most
-from tools.catalogue import TOOLS
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 # What Python waits for before it looks for garbage that refers to itself. A request leaves none; to look through what
 # 300 streams hold took 45 to 120 ms, in the second in which they began.
 GARBAGE = (10_000, 200, 5)
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
-# In the order in which they are tried.
-ROUTES = (
-    *chat.ROUTES,
-    *lane_routes([*LANES, COMPACT]),
-    *page.ROUTES,
-    *feed.ROUTES,
-    *runs.ROUTES,
-    *replays.ROUTES,
-    *checkpoints.ROUTES,
-    *run_forks.ROUTES,
-    *approvals.ROUTES,
-    *outputs.ROUTES,
-    *apps.ROUTES,
-    *audit.ROUTES,
-    *usage.ROUTES,
-    *pause.ROUTES,
-    *sessions.ROUTES,
-    *branches.ROUTES,
-    *compaction.ROUTES,
-    *folders.ROUTES,
-    *shares.ROUTES,
-    *transcripts.ROUTES,
-    *shared.ROUTES,
-    *session_log.ROUTES,
-    *grants.ROUTES,
-    *attachments.ROUTES,
-    *workspace_files.ROUTES,
-    *browsing.ROUTES,
-    *writing.ROUTES,
-    *documents.ROUTES,
-    *memory.ROUTES,
-    *schedules.ROUTES,
-    *triggers.ROUTES,
-    *jobs.ROUTES,
-    *secrets.ROUTES,
-    *tokens.ROUTES,
-    *people.ROUTES,
-    *members.ROUTES,
-    *permissions.ROUTES,
-    *oidc.ROUTES,
-    *sign_ins.ROUTES,
-    *prompts.ROUTES,
-    *offers.ROUTES,  # before those of servers, of which one takes any path
-    *servers.ROUTES,
-    *mcp_server.ROUTES,
-    *endpoints.ROUTES,
-    *examinations.ROUTES,
-    *hooks.ROUTES,
-    *knowledge.ROUTES,
-    *backtest.ROUTES,
-    *settings.ROUTES,
-    *webhooks.ROUTES,
-    *push.ROUTES,
-    *decision_page.ROUTES,
-    *served_models.ROUTES,
-    *health.ROUTES,
-    *profiles.ROUTES,
-    *project.ROUTES,
-    *proofs.ROUTES,
-    *metrics.ROUTES,
-    *openapi.ROUTES,
-    *model_list.ROUTES,
-    *ui_messages.ROUTES,
-    *responses.ROUTES,
-    *counting.ROUTES,
-)
 
 WARM_UP_AFTER_S = 0.2  # the first probes of a new server come before
 # Clients reuse a connection that was idle for up to 5 s (httpx) or 4 s (Node.js): one that closes then fails a request.
@@ -199,20 +81,28 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
         public_host=urlsplit(settings.public_url or "").hostname or "",
     )
     redacted = Middleware(RedactionMiddleware, redactor=services.redactor)
-    answer = lane_errors([*more_lanes, *LANES])
+    answer = lane_errors(more_lanes)
     observe = partial(count_answer, services.metrics)
     layers = [redacted, Middleware(AnswerMiddleware, answer=answer, observe=observe), access]
     layers += forwarding(services, answer)
     if settings.apps_origin:
         layers.insert(0, Middleware(AppsOrigin, origin=settings.apps_origin, page=settings.public_url or ""))
-    server = StreamingApplication(routes=[*ROUTES, *lane_routes(more_lanes)], middleware=layers, answer=answer)
+    late = partial(_late_routes, services, more_lanes)
+    server = StreamingApplication(routes=EARLY, late=late, middleware=layers, answer=answer)
     server.state.services = services
-    services.own_routes.serve(server)
-    services.runs.outboxes.append(RecordedFrames().of_run)
-    metrics.answer_for_metrics(services)
-    server.state.seen = Seen()
+    services.own_routes.server = server
+    answer_for_metrics(services)
     server.state.attendance = Attendance()
     return server
+
+
+def _late_routes(services: Services, more_lanes: Sequence[Lane], server: StreamingApplication) -> Sequence[Route]:
+    from routes.http.dashboard_state import Seen
+    from routes.lanes.recorded_frames import RecordedFrames
+
+    server.state.seen = Seen()
+    services.runs.outboxes.append(RecordedFrames().of_run)  # no run of a lane can have begun before
+    return late_routes(more_lanes)
 
 
 def serve(loaded: Loaded, place: Place | None = None) -> int:
@@ -294,12 +184,10 @@ def tame_garbage_collector() -> None:
 
 
 def warm_up() -> None:
-    """Build what the first run would wait for: patterns, and the validators of its request and its calls."""
+    """Build what the first run would wait for: patterns, and the validator of its request."""
     compile_all()
     parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
-    for tool in TOOLS:
-        argument_error(tool.name, tool.parameters, {})
 
 
 class _Server(uvicorn.Server):

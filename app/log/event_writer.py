@@ -11,7 +11,7 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 - A log that has something pending is in the batch. What is pending is taken only when the write begins, so that deltas
   which arrived meanwhile leave as one row, and numbers (`seq`) are given in the order of the log.
 - `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
-  the store.
+  the store. One that waits for the next event may take it there and then (`Watcher`): no task has to be woken.
 - Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
 - If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
   nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
@@ -60,6 +60,10 @@ SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
+Take = Callable[[EventRow], bool]
+"""Take an event, or return False, having done nothing, if it has to wait for the reader's task. It must not raise."""
+
+
 def _ignore(*_: object) -> None:
     """Do nothing: nobody listens."""
 
@@ -97,6 +101,13 @@ class Listeners(Struct, frozen=True, kw_only=True):
 NO_LISTENERS = Listeners()
 
 
+class Watcher(Struct):
+    """A place in a log. While it waits there, `take` is offered the next event as soon as that is durable."""
+
+    seq: int
+    take: Take | None = None
+
+
 class RunLog:
     """The log of one live run: `add` events, `put` what belongs with them, `after` waits for the durable ones.
 
@@ -116,12 +127,12 @@ class RunLog:
         self._is_abandoned = False
         self._on_news = listeners.on_news
         self._on_rows = listeners.on_rows
-        self.outbox = listeners.outbox
+        self._outbox = listeners.outbox
         self._observe = listeners.observe
         self._pending: list[Delta | Encoded] = []
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], Watcher | None] = {}
         self._redacted = RedactedEvents(journal.redactor)
         self._documents = Documents() if journal.documents else None
         self._drafts = OpenDrafts()
@@ -159,28 +170,31 @@ class RunLog:
         self.last_seq = last_seq
         self._drafts.open.update(drafts)
 
-    async def after(self, cursor: int) -> list[EventRow] | None:
-        """The events behind `cursor`, at least one unless the log has ended; None if the store must be asked."""
-        while self.last_seq <= cursor and not self.ended:
-            await self.news()
-        missing = max(0, self.last_seq - cursor)
+    async def after(self, watcher: Watcher) -> list[EventRow] | None:
+        """The events behind the watcher, at least one unless the log has ended; None if the store must be asked."""
+        while self.last_seq <= watcher.seq and not self.ended:
+            await self.news(watcher)
+        missing = max(0, self.last_seq - watcher.seq)
         if missing > len(self._kept):
             return None
         begin = len(self._kept) - missing
         return self._kept[begin : begin + PAGE]
 
-    async def news(self) -> None:
-        """Wait until there is something new."""
+    async def news(self, watcher: Watcher | None = None) -> None:
+        """Wait until there is something new, which the watcher has not taken."""
         waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
-        self._waiting.add(waiting)
+        self._waiting[waiting] = watcher
         try:
             await waiting
         finally:
-            self._waiting.discard(waiting)
+            self._waiting.pop(waiting, None)
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self, events: list[EventRow]) -> list[Change]:
+        """What is to be written with these events."""
         changes, self._changes = self._changes, []
-        return [] if self.failure or self._is_abandoned else changes
+        if self.failure or self._is_abandoned:
+            return []
+        return [*changes, *self._outbox(events)] if self._outbox else changes
 
     def take_events(self) -> list[EventRow]:
         """The pending events as numbered rows; neighbouring deltas leave as one."""
@@ -204,7 +218,10 @@ class RunLog:
         self.ended = rows[-1].type in TERMINAL
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
-        self.wake()
+        if len(rows) == 1 and not self.ended:
+            self._offer(rows[0])
+        else:
+            self.wake()
         if self._on_rows:
             self._on_rows(rows)
         for row in rows:
@@ -225,6 +242,16 @@ class RunLog:
     def _keep(self, rows: list[EventRow]) -> None:
         self._kept += rows
         del self._kept[:-KEPT]
+
+    def _offer(self, row: EventRow) -> None:
+        """Wake the watchers that do not take the event at once."""
+        for waiting, watcher in [*self._waiting.items()]:
+            if waiting.done():
+                continue
+            if watcher and watcher.take and row.seq == watcher.seq + 1 and watcher.take(row):
+                watcher.seq = row.seq
+            else:
+                waiting.set_result(None)
 
     def wake(self) -> None:
         for waiting in self._waiting:
@@ -285,8 +312,8 @@ class _Batch(Struct):
             self.done.set_result(None)
 
 
-Taken = tuple[RunLog, slice, list[EventRow]]
-"""A log, the place of its changes in the batch, and its events."""
+Taken = tuple[RunLog, list[Change], list[EventRow]]
+"""A log, its changes, and its events."""
 
 
 class EventWriter:
@@ -385,20 +412,18 @@ class EventWriter:
             written = time.monotonic()
 
     async def _write(self, batch: _Batch) -> None:
-        taken, rows = list[Taken](), list[Change]()
-        first = len(batch.changes)
+        taken, changes, rows = list[Taken](), [*batch.changes], list[Change]()
         for log in batch.logs:
-            begin = len(batch.changes)
-            rows += (events := log.take_events())
-            batch.changes += log.take_changes()  # with the documents that have ended in these events
-            if log.outbox:
-                batch.changes += log.outbox(events)
-            taken.append((log, slice(begin, len(batch.changes)), events))
+            events = log.take_events()
+            own = log.take_changes(events)  # with the documents that have ended in these events
+            rows += events
+            changes += own
+            taken.append((log, own, events))
         began = time.monotonic()
         try:
-            await self._store.write(batch.changes + rows)
+            await self._store.write(changes + rows)
         except StartsPaused:
-            await self._write_apart(batch, first, taken)
+            await self._write_apart(batch, taken)
             return
         except StoreFailed as failure:
             self._observe_failure(failure)
@@ -411,17 +436,17 @@ class EventWriter:
             log.publish(events)
         batch.finish()
 
-    async def _write_apart(self, batch: _Batch, first: int, taken: list[Taken]) -> None:
+    async def _write_apart(self, batch: _Batch, taken: list[Taken]) -> None:
         """Write what belongs to each log in a transaction of its own: only those that start something are refused."""
         try:
-            await self._store.write(batch.changes[:first])
+            await self._store.write(batch.changes)
         except StoreFailed as failure:
             batch.refuse(failure)
         for log, own, events in taken:
             try:
                 if batch.failure and not log.last_seq:
                     raise batch.failure  # of a run that was to begin
-                await self._store.write([*batch.changes[own], *events])
+                await self._store.write([*own, *events])
             except StoreFailed as failure:
                 log.refuse(failure)
             else:

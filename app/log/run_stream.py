@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
 
 from app.core.events import TERMINAL
-from app.log.event_writer import PAGE, RunLog
+from app.log.event_writer import PAGE, RunLog, Watcher
 from app.log.log_compaction import rest_after
 from app.log.terminal_retry import TerminalRetry
 from app.storage.runs import EventRow, RunStore
@@ -20,11 +20,11 @@ async def watched(
     log_of: Callable[[], RunLog | None],
     lost: TerminalRetry,
     run: str,
-    after: int,
+    watcher: Watcher,
     *,
     audience: AbstractContextManager[None],
 ) -> AsyncGenerator[list[EventRow], None]:
-    """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
+    """The run's events behind the watcher, as they become durable, up to the terminal one; not those that it takes.
 
     `log_of` is the log while the run is under way; `audience` is entered while they are read.
     """
@@ -32,14 +32,14 @@ async def watched(
     with audience:
         while True:
             log = log_of()
-            rows = await log.after(after) if log else None
+            rows = await log.after(watcher) if log else None
             if rows is None:
-                rows = [rest_after(row, after) for row in await store.events(run, after, limit)]
-            rows = rows or lost.events(run, after)
+                rows = [rest_after(row, watcher.seq) for row in await store.events(run, watcher.seq, limit)]
+            rows = rows or lost.events(run, watcher.seq)
             if rows:
                 rows = page_of(rows)
                 limit = min(PAGE, 2 * len(rows))  # hardly more is read than is shown
-                after = rows[-1].seq
+                watcher.seq = rows[-1].seq
                 yield rows
             if not rows or rows[-1].type in TERMINAL:
                 return

@@ -104,7 +104,7 @@ class UnlistedWriter:
         changes = list[Change]()
         for log in self._logs:
             log.publish_pending()
-            changes += log.take_changes()
+            changes += log.take_changes([])
         for change in changes:
             self._journal.put(change)
         if changes:

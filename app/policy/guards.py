@@ -58,7 +58,7 @@ class Guards(Struct):
     screens_results: bool = False
     _reported: bool = False  # the leak of the code
     _unscreened: bool = False
-    _doubted: set[str] = field(default_factory=set)  # calls
+    _doubted: frozenset[str] = frozenset()  # calls
     _unsure: dict[str, Ask] = field(default_factory=dict)  # call id -> question to a person
 
     @property

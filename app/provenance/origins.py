@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.core.messages import AskedCall
 from app.core.spans import Span
@@ -28,7 +28,7 @@ class Origins(Struct):
 
     others: Others = no_others
     _index: TextIndex | None = None
-    _seen: set[ReadText] = field(default_factory=set)  # of the texts that are no messages
+    _seen: frozenset[ReadText] = frozenset()  # of the texts that are no messages
     _read: int = 0  # messages that are in the index
 
     async def of(self, call: AskedCall, conversation: Conversation) -> Sequence[Span]:
@@ -37,7 +37,7 @@ class Origins(Struct):
         messages = conversation.messages[: place_of(call, conversation.messages)]
         tainted = any(message.untrusted for message in messages)
         new = [one for one in of_others(others, tainted=tainted) if one.text and one not in self._seen]
-        self._seen.update(new)
+        self._seen = self._seen.union(new)
         for number, message in enumerate(islice(messages, self._read, None), self._read):
             new += (one for one in of_message(number, message) if one.text)
         self._read = max(self._read, len(messages))

@@ -53,7 +53,7 @@ class RunMarks(Struct, weakref=True):
     _outside: bool = False  # messages that are untrusted hold text from outside
     _found: dict[str, Source | None] = field(default_factory=dict)  # of texts that were read before
     _marks: dict[str, Sequence[int]] = field(default_factory=dict)  # of results, by their call
-    _common: set[int] = field(default_factory=set)
+    _common: set[int] | None = None  # until something is learned
     _learned: int = 0  # messages
     _has_untrusted: bool = False
     _title: str = ""
@@ -170,7 +170,7 @@ class RunMarks(Struct, weakref=True):
         self._learn(messages)
         assert self._known
         found = dict.fromkeys(one for text in texts for one in self._known.digester.marks(text))
-        return [one for one in found if one not in self._common]
+        return [one for one in found if one not in (self._common or ())]
 
     def _marks_of_long(self, messages: Sequence[Message], texts: Mapping[str, str]) -> dict[str, Sequence[int]]:
         self._learn(messages)
@@ -188,6 +188,7 @@ class RunMarks(Struct, weakref=True):
                 texts += [message.text, *(json.dumps(call.arguments, ensure_ascii=False) for call in message.calls)]
         self._learned = max(self._learned, len(messages))
         for text in texts:
+            self._common = set() if self._common is None else self._common
             self._common.update(digest for _, digest in digester.shingles(words_of(bare(text))))
 
 

@@ -86,6 +86,11 @@ def new_call_id() -> str:
     return f"c{token_hex(4)}"
 
 
+def no_id(_: str) -> str:
+    """Return no id for the client."""
+    return ""
+
+
 def first_request(messages: Sequence[Message]) -> str:
     return next((message.text for message in messages if message.role == "user"), "")
 
@@ -291,7 +296,7 @@ class Agent(Struct):
 
     def _id_for_client(self, conversation: Conversation) -> Callable[[str], str]:
         """Return a function that makes of a server's id of a call that of our clients; "": a new one of ours."""
-        return lambda _: ""
+        return no_id
 
     def _calls_in_text(self, conversation: Conversation, natively: bool) -> TextCalls:
         return calls_in_text(self.provider, conversation.messages, natively)
@@ -470,7 +475,7 @@ class Agent(Struct):
         self.totals.text = conversation.redactor.redact(said)  # before it is cut, perhaps in a secret
         if reply.has_started or reply.calls:
             message = reply.message(cut=reply.stopped in (None, TOO_LONG))
-            if reply.found_calls.has_native:
+            if reply.has_native:
                 message = replace(message, by=name_of(self.provider))
             conversation.append(message)
             if conversation.messages[-1] is not message:

@@ -51,6 +51,7 @@ class Emitter(Generic[Item]):
     async def stream(self, body: Callable[[], Steps]) -> AsyncGenerator[Item, None]:
         """Yield what `body()` emits, and raise what it raises. Use it once, with `aclosing`."""
         steps = body()
+        del body  # with what it holds
         while True:
             try:
                 step = steps.send(None)

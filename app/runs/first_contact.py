@@ -41,8 +41,6 @@ class FirstContact(Struct):
 
         A server that is missing is reported by the run that has waited for it, and in the first turn of a session.
         """
-        if not self.unseen:
-            return None
         names = [name for name in self._still_unseen() if self._may_use(name)]
         if awaited := self.servers.manager.begin_first_wait(names, self.limit_s):
             await emit(Notice("mcp_waiting", WAITING.format(names=_listed(awaited))))

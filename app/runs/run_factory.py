@@ -271,15 +271,17 @@ class RunFactory(Struct, kw_only=True):
         tools = [one for one in self.tools.of_skills if not isinstance(gate.acting().decide(one), Refuse)]
         return {tool.skills.rstrip("/"): self.redactor.redact(tool.description) for tool in tools}
 
-    def _first_contact(self, options: RunOptions, gate: Gate, toolbox: Callable[[], Toolbox]) -> FirstContact:
+    def _first_contact(self, options: RunOptions, gate: Gate, toolbox_of: Callable[..., Toolbox]) -> FirstContact | None:
         rules, unseen = self.settings.tools, self.mcp.manager.unseen()
+        if not unseen:
+            return None
         return FirstContact(
             self.mcp,
             gate=gate,
             rules=rules,
             allowed=options.tools,
             limit_s=self.settings.mcp_wait_s,
-            toolbox=toolbox,
+            toolbox=partial(toolbox_of, has_waited=True),
             unseen=unseen,
         )
 
@@ -290,7 +292,7 @@ class RunFactory(Struct, kw_only=True):
 
         Raises UnknownModel, UnknownTool, ModeForbidden, UnknownProfile, ProfileMissing, FolderUnsafe, FolderUnusable.
         """
-        options = await self.resolved(principal, options, session)
+        options = (await self.resolved(principal, options, session)).alone
         route = self.route(principal, options)
         utility = self.models.utility(route)
         totals = RunTotals()
@@ -355,7 +357,7 @@ class RunFactory(Struct, kw_only=True):
             new_id=recorder.draw_id if recorder else new_call_id,
             notices=notices_of(project),
             end_judge=judge_of(notes if self.models.utility_model else None),
-            first_contact=self._first_contact(options, gate, partial(toolbox_of, has_waited=True)),
+            first_contact=self._first_contact(options, gate, toolbox_of),
             prepare=partial(self.scratch.fill, own) if own else None,
             narrowed=options.narrowed,
         )

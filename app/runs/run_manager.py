@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from app.budget.budgets import Ledger
 from app.core.attachments import File
+from app.core.events import TextDelta
 from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
-from app.log.event_writer import EventWriter, Listeners, observer_of
+from app.log.event_writer import EventWriter, Listeners, Take, Watcher, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -32,6 +33,7 @@ from app.policy.stored_grants import Review, withdrawal_changes
 from app.replicas.peers import Alone, Peers
 from app.runs.agent import Agent
 from app.runs.direct_call import direct_agent
+from app.runs.recording.parts import LANE
 from app.runs.recovery.left_off import SUSPENDED, LeftOff
 from app.runs.run_task import RunTask
 from app.runs.session_queue import SessionQueue
@@ -282,7 +284,7 @@ class RunManager:
         run = live.row.id
         try:
             if self._stopping:  # it was being started when the others were stopped
-                live.stop(SUSPENDED if live.held else "server_stopped")
+                live.stop(SUSPENDED if live.held or live.may_go_on else "server_stopped")
             await live.drive()
             if live.log.failure:
                 self._lost.add(run, live.log.failure, self.changes_with(live.row, [live.log.failure]))
@@ -299,7 +301,12 @@ class RunManager:
             self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
-        """Return what is to be written with events of a run; nothing for a temporary conversation."""
+        """Return what is to be written with events of a run; nothing for a temporary conversation.
+
+        Nothing goes with the text of a token either, but for a run that is recorded.
+        """
+        if len(events) == 1 and events[0].type == TextDelta.type and LANE not in row.policy:
+            return ()
         if TEMPORARY in modes_in(row.policy):
             return []
         return [change for outbox in self.outboxes for change in outbox(row, events)]
@@ -358,8 +365,11 @@ class RunManager:
         if live and live.task:
             await asyncio.wait([live.task])
 
-    def watch(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
-        """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+    def watch(self, run: str, after: int, take: Take | None = None) -> AsyncGenerator[list[EventRow], None]:
+        """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
+
+        An event for which the caller waits may be offered to `take` instead (`Watcher`).
+        """
         if unlisted := self._unlisted.get(run):
             return unlisted.pages(after)
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
@@ -368,7 +378,7 @@ class RunManager:
             lambda: live.log if (live := self._live.get(run)) else None,
             self._lost,
             run,
-            after,
+            Watcher(after, take),
             audience=audience,
         )
 

@@ -64,6 +64,18 @@ class RunOptions(RunDefaults, SessionModes):
     def profile_prompt(self) -> str:
         return self._pinned.prompt if self._pinned else ""
 
+    @property
+    def alone(self) -> RunOptions:
+        """The options without the message and the files of a request: they are held as long as the run lasts."""
+        if type(self) is RunOptions:
+            return self
+        names = self.model_fields_set & RunOptions.model_fields.keys()
+        if not names and not self._pinned:
+            return NO_OPTIONS
+        options = RunOptions.model_construct(names, **{name: getattr(self, name) for name in names})
+        options._pinned = self._pinned
+        return options
+
     def with_pinned(self, values: Mapping[str, Any], pinned: Pinned) -> Self:
         """The options with these values, and with what the profiles of the run add."""
         options = self.model_copy(update=dict(values))
@@ -94,6 +106,9 @@ class RunOptions(RunDefaults, SessionModes):
         options = cls(**{name: value for name, value in kept.items() if name in cls.model_fields})
         options._pinned = pinned_in(kept)
         return options
+
+
+NO_OPTIONS = RunOptions()
 
 
 def pinned_in(policy: Mapping[str, Any]) -> Pinned | None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import InitVar, dataclass, field
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from app.budget.budgets import RequestDenied
 from app.budget.kinds import BudgetSpent
 from app.checkpoints.report import UNDONE_NOTICE, undone_message
 from app.context.overflow import ContextOverflow
-from app.core.attachments import File, dumped
+from app.core.attachments import File
 from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
@@ -38,7 +37,7 @@ from app.runs.session_queue import SessionQueue
 from app.storage.approvals import ApprovalDecided
 from app.storage.changes import StoreFailed
 from app.storage.files.store import FileRow, SessionFile
-from app.storage.runs import InboxRow, InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
+from app.storage.runs import InboxTaken, KeyRow, RunBegan, RunEnded, RunRow
 from app.storage.sessions import AppContextRead, SessionState
 from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
@@ -55,10 +54,6 @@ UNKNOWN_CALL = "Results were sent for calls that do not wait for one: {calls}. T
 MOST_NAMED = 5
 APP_CONTEXT = "The app has given the model data for this turn. They are untrusted."
 BROKEN = "Internal error (see the server log). You can continue the session."
-
-
-def _keep_message(log: RunLog, run: str, position: int, message: Message) -> None:
-    log.put(InboxRow(run, position, message.text, dumped(message.attachments), message.untrusted))
 
 
 @dataclass(slots=True)
@@ -95,11 +90,12 @@ class RunTask:
     audience: Audience = field(init=False)
 
     def __post_init__(self, listeners: Listeners) -> None:
-        run = self.row.id
-        log = self.journal.open_log(run, partial(self.stop, "storage_failed"), listeners)
-        self.log = log
+        self.log = self.journal.open_log(self.row.id, self._fail, listeners)
         self.audience = Audience(was_there=self.left is not None)  # those of the server before have left it
-        self.inbox = Inbox(keep=partial(_keep_message, log, run), forget=partial(log.put, InboxTaken(run)))
+        self.inbox = Inbox(self.row.id, self.log.put)
+
+    def _fail(self) -> None:
+        self.stop("storage_failed")
 
     def post(self, text: str, files: Sequence[File] = (), *, untrusted: bool = False) -> None:
         """A message, and in the same transaction the files that it names. Raises InboxClosed, InboxFull."""

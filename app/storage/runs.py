@@ -50,7 +50,7 @@ class RunEnded(Change, frozen=True):
     ended: float
 
 
-class EventRow(Change, frozen=True):
+class EventRow(Change, frozen=True, gc=False):
     """One event of a run's log; `seq` counts from 1, `data` is the JSON of its `data:` line.
 
     `parts`: several deltas joined after the run had ended; a JSON list of the number of characters of `text` that each

@@ -64,11 +64,11 @@ class Conversation:
         self._keep = keep
         self._clock = clock
         self.redactor = redactor
-        self._started: set[str] = set()
+        self._started = frozenset[str]()
         self.logged_starts: Collection[str] = ()  # calls that the server before had started
         self.logged_tasks: Mapping[str, RemoteTask] = {}  # by the calls that have become tasks of MCP servers
         self.goes_on = False  # the run under way ends here, and the next server goes on with it
-        self._handed: set[str] = set()
+        self._handed = frozenset[str]()
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
 
@@ -118,12 +118,12 @@ class Conversation:
 
     def begin(self, call: AskedCall) -> bool:
         """From here on nobody knows what the call has done until it is answered. False if the log has its start."""
-        self._started.add(call.id)
+        self._started |= {call.id}
         return call.id not in self.logged_starts
 
     def hand_over(self, call: str) -> None:
         """Leave the call with this id open at the end of this run: the client answers it with its next turn."""
-        self._handed.add(call)
+        self._handed |= {call}
 
     def keep_stopped(self, call: str, text: str, *, untrusted: bool) -> None:
         """Answer a call that was stopped with this text, in its turn, when the open calls are answered (`settle`)."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.core.attachments import Attachment, as_fields, loaded
+from app.core.attachments import Attachment, as_fields, dumped, loaded
 from app.core.events import MessageAdded
 from app.core.messages import Message
-from app.storage.runs import InboxRow
+from app.storage.changes import Change
+from app.storage.runs import InboxRow, InboxTaken
 
 MAX_WAITING = 64
 
@@ -24,14 +25,11 @@ class InboxFull(Exception):
 
 
 class Inbox:
-    """The person's messages in the order they came.
+    """The person's messages for a run in the order they came. `put` makes each durable, and that all are taken."""
 
-    `keep(position, message)` makes each durable, `forget()` says that all are in the history.
-    """
-
-    def __init__(self, keep: Callable[[int, Message], None], forget: Callable[[], None]) -> None:
-        self._keep = keep
-        self._forget = forget
+    def __init__(self, run: str, put: Callable[[Change], None]) -> None:
+        self._run = run
+        self._put = put
         self._waiting: list[Message] = []
         self._posted = 0
         self._closed = False
@@ -43,7 +41,7 @@ class Inbox:
         if len(self._waiting) >= MAX_WAITING:
             raise InboxFull
         message = Message("user", text, attachments=tuple(attachments), untrusted=untrusted)
-        self._keep(self._posted, message)
+        self._put(InboxRow(self._run, self._posted, text, dumped(message.attachments), untrusted))
         self._posted += 1
         self._waiting.append(message)
 
@@ -55,7 +53,7 @@ class Inbox:
     def take(self) -> list[Message]:
         taken, self._waiting = self._waiting, []
         if taken:
-            self._forget()
+            self._put(InboxTaken(self._run))
         return taken
 
     def take_or_close(self) -> list[Message]:

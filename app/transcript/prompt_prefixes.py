@@ -13,6 +13,7 @@ from msgspec import Struct
 
 MOST_SESSIONS = 64
 MOST_BYTES = 32 << 20  # of the prompts that are kept, of all sessions
+LAST = 2  # of the texts of a prompt: its messages
 CLOSERS = '"}]'  # behind the last text of a prompt; that of a reply which broke off goes on in the next one
 SYSTEM, NEXT = '[{"role":"system"', '},{"role":'  # of messages as JSON, in which a text has no quotes of its own
 
@@ -31,8 +32,9 @@ class PromptPrefix(Struct, frozen=True):
 
 
 class SentPrompt(Struct, frozen=True):
-    """A prompt as it went to `model`: tools, system text and messages as JSON, in the order that templates write them.
+    """A prompt as it went to `model`: tools, system text, opening and what follows it of the messages, as JSON.
 
+    Tools and opening are those that other prompts share: a copy for each stream would be a fifth of what it holds.
     `stage` is that of its ModelRequest.
     """
 
@@ -41,8 +43,14 @@ class SentPrompt(Struct, frozen=True):
     stage: tuple[int, int] | None
 
     @property
+    def texts(self) -> Sequence[str]:
+        """In the order that templates write them, without their closers: the next prompt may go on there."""
+        tools, system, opening, rest = (part[:-1] for part in self.parts)
+        return tools, system, opening + rest
+
+    @property
     def size(self) -> int:
-        return sum(map(len, self.parts))
+        return sum(map(len, self.texts))
 
 
 class PromptPrefixes:
@@ -75,10 +83,10 @@ def compared(before: SentPrompt | None, now: SentPrompt, *, in_round: bool) -> P
     if before is None or before.model != now.model:
         return PromptPrefix(now.size, 0, "other_model" if before else "first")
     same = 0
-    for at, (old, new) in enumerate(zip(before.parts, now.parts, strict=True)):
+    for at, (old, new) in enumerate(zip(before.texts, now.texts, strict=True)):
         alike = common(old, new)
         same += alike
-        is_last = at == len(now.parts) - 1
+        is_last = at == LAST
         if old[alike:].strip(CLOSERS if is_last else "") or (alike < len(new) and not is_last):
             ends = _reason(before, now, at, alike) if in_round else "side_query"
             return PromptPrefix(now.size, same, ends)
@@ -86,8 +94,8 @@ def compared(before: SentPrompt | None, now: SentPrompt, *, in_round: bool) -> P
 
 
 def _reason(before: SentPrompt, now: SentPrompt, part: int, at: int) -> PrefixBreak:
-    messages = before.parts[-1]
-    if part < len(now.parts) - 1:
+    messages = before.texts[LAST]
+    if part < LAST:
         return "system" if part else "tools"
     if messages.startswith(SYSTEM) and at < messages.find(NEXT):
         return "system"

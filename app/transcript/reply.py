@@ -117,7 +117,8 @@ class Reply:
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self.changed: list[str] = []  # why the model will not read all of it as it wrote it
         self._text = ReplyText()
-        self.found_calls = ReplyCalls(self._text, new_id, id_for_client)
+        self._new_id, self._id_for_client = new_id, id_for_client
+        self._found_calls: ReplyCalls | None = None
         self._parser: Parser | None = None
         self._hint = ""  # what the prompt ends with, as far as the server says so
         self._has_reasoning = False  # apart from the text
@@ -146,6 +147,17 @@ class Reply:
         reply._text.thought.write(message.reasoning)
         reply.found_calls.made |= {call.id: call for call in message.calls}
         return reply
+
+    @property
+    def found_calls(self) -> ReplyCalls:
+        """The calls of the reply, with an object that a reply without any has none of while it streams."""
+        if self._found_calls is None:
+            self._found_calls = ReplyCalls(self._text, self._new_id, self._id_for_client)
+        return self._found_calls
+
+    @property
+    def has_native(self) -> bool:
+        return self._found_calls is not None and self._found_calls.has_native
 
     def add(self, piece: Piece) -> Iterable[AgentEvent]:
         if self.tape is not None:
@@ -281,7 +293,7 @@ class Reply:
     @property
     def has_thought_apart(self) -> bool:
         """Return True if the server has sent reasoning apart from an answer."""
-        return self._has_reasoning and bool(self._text.wrote.tell() or self.found_calls.has_native)
+        return self._has_reasoning and bool(self._text.wrote.tell() or self.has_native)
 
     @property
     def is_whole_thought(self) -> bool:
@@ -348,7 +360,7 @@ class Reply:
     def _new_parser(self) -> Parser:
         """Return the parser of the text, which begins."""
         self.first_at = self.first_at or self._clock()
-        mode = self._text_calls(self.found_calls.has_native)
+        mode = self._text_calls(self.has_native)
         self.doubts_text = mode is TextCalls.DOUBTED
         self._hint = suffix = self._prompt_suffix()
         parser = Parser(

@@ -44,7 +44,7 @@ class ReplyCalls:
         self.sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
         self.written: dict[int, list[str]] = {}  # the arguments of native calls, as they came
         self._open: dict[str, str] = {}  # calls that have begun and not ended, with their names
-        self.encoded_anew: set[str] = set()  # calls whose arguments cannot go back so
+        self.encoded_anew = frozenset[str]()  # calls whose arguments cannot go back so
         self._text = text
         self._new_id = new_id
         self._id_for_client = id_for_client
@@ -81,7 +81,7 @@ class ReplyCalls:
         came = "".join(self.written.pop(index, ()))
         written = as_written(came, arguments)
         if came and written is None:
-            self.encoded_anew.add(id)
+            self.encoded_anew |= {id}
         call = AskedCall(id, name, arguments, dialect, self.sealed.get(index), written=written or "")
         given = self.given.get(index)
         return replace(call, given=given.id, giver=given.origin) if given else call

@@ -7,7 +7,6 @@ from hashlib import sha256
 from app.core.attachments import Attachment, File
 from app.storage.files.kinds import UnknownKind, file_of
 from app.workspace.content_types import media_type_of
-from app.workspace.descriptions import description_of
 
 
 def received_file(data: bytes, name: str) -> File:
@@ -15,6 +14,8 @@ def received_file(data: bytes, name: str) -> File:
     try:
         return file_of(data, name)
     except UnknownKind:
+        from app.workspace.descriptions import description_of  # with modules for archives, which few servers need
+
         media_type = media_type_of(data, name, whole=True)
         about = description_of(data, media_type)
         return File(Attachment(sha256(data).hexdigest(), media_type, len(data), name, about=about), data)

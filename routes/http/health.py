@@ -41,7 +41,7 @@ async def home(request: Request) -> Response:
         return page.index(request)
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
-    lines = (f"  {row.method:7}{row.path}" for row in request.app.rows)
+    lines = (f"  {route.row.method:7}{route.path}" for route in await request.app.all_routes())
     return PlainTextResponse(
         GREETING.format(model=model, example=shown, routes="\n".join(lines)), headers={"Vary": "Accept"}
     )

@@ -6,13 +6,16 @@ from msgspec.structs import replace
 
 from routes.lanes.ag_ui.request import read_request as read_ag_ui
 from routes.lanes.ag_ui.stream import AGUIEncoder
+from routes.lanes.ag_ui.stream import error_frame as ag_ui_frame
 from routes.lanes.anthropic_messages.answer import whole_message
 from routes.lanes.anthropic_messages.request import read_request as read_messages
 from routes.lanes.anthropic_messages.stream import MessagesEncoder
-from routes.lanes.errors import anthropic_error, openai_error, plain_error
+from routes.lanes.anthropic_messages.stream import error_frame as messages_frame
+from routes.lanes.errors import STOPPED, anthropic_error, openai_error, plain_error
 from routes.lanes.lane import Lane, stream_only
 from routes.lanes.openai_chat.request import read_chat
 from routes.lanes.openai_chat.stream import ChatEncoder
+from routes.lanes.openai_chat.stream import error_frame as chat_frame
 from routes.lanes.openai_chat.whole import whole_chat
 from routes.lanes.responses.compaction import whole_compaction
 from routes.lanes.responses.encoder import ResponseEncoder
@@ -22,11 +25,13 @@ from routes.lanes.responses.response import NAME as RESPONSES
 from routes.lanes.responses.response import whole as whole_response
 from routes.lanes.ui_message_stream.request import read_request as read_ui
 from routes.lanes.ui_message_stream.stream import HEADERS, UIStreamEncoder
+from routes.lanes.ui_message_stream.stream import error_frame as ui_frame
 from routes.protocol.route import Body
 
 MESSAGES = [{"role": "text"}]
 CHAT = {"model": "text", "messages": MESSAGES, "stream?": "boolean"}
 EXAMPLE = {"model": "dragoman/agent", "messages": [{"role": "user", "content": "Hello"}]}
+PARTED = STOPPED["server_stopped"]
 LANES: tuple[Lane, ...] = (
     Lane(
         name="chat",
@@ -35,6 +40,7 @@ LANES: tuple[Lane, ...] = (
         encoder=ChatEncoder,
         whole=whole_chat,
         error=openai_error,
+        parting=chat_frame(PARTED),
         about="OpenAI's Chat Completions, streamed or whole. See [Chat Completions](#chat-completions).",
         body=Body(CHAT, EXAMPLE),
         answer={"id": "text", "object": "text", "choices": ["object"]},
@@ -46,6 +52,7 @@ LANES: tuple[Lane, ...] = (
         encoder=MessagesEncoder,
         whole=whole_message,
         error=anthropic_error,
+        parting=messages_frame(PARTED),
         about="Anthropic's Messages, streamed or whole. See [Messages](#messages).",
         body=Body({**CHAT, "max_tokens": "integer"}, {**EXAMPLE, "max_tokens": 512}),
         answer={"id": "text", "type": "text", "content": ["object"]},
@@ -70,6 +77,7 @@ LANES: tuple[Lane, ...] = (
         encoder=AGUIEncoder,
         whole=stream_only,
         error=openai_error,
+        parting=ag_ui_frame(PARTED),
         door="ag-ui",
         disconnect="continue",
         about="AG-UI, always streamed. See [AG-UI](#ag-ui).",
@@ -93,6 +101,7 @@ LANES: tuple[Lane, ...] = (
         encoder=UIStreamEncoder,
         whole=stream_only,
         error=plain_error,
+        parting=ui_frame(PARTED),
         headers=HEADERS,
         door="ui-messages",
         disconnect="continue",

@@ -112,7 +112,11 @@ Prepare = Callable[[Services, Principal, Mapping[str, Any]], Awaitable[Mapping[s
 
 
 class Lane(Struct, frozen=True):
-    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`."""
+    """`about`, `body` and `answer` describe its route, as in `routes.protocol.route`. Its verdicts come by `door`.
+
+    `parting` is the end of a stream whose run has none yet (its server stops, or has lost its lease), lest its client
+    takes half an answer for all of it.
+    """
 
     name: str
     path: str
@@ -120,6 +124,7 @@ class Lane(Struct, frozen=True):
     encoder: Callable[[Turn], Encoder]
     whole: Whole
     error: ErrorBody
+    parting: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
     door: Door = "api"

@@ -230,7 +230,8 @@ class Serving(Struct, frozen=True):
 
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if self._goes_on else partial(self._leave, turn.run)
-        frames = lane_frames(self._pages(turn, after=0), self.lane.encoder(turn), self.attendance.attending(turn.run))
+        pages, attended = self._pages(turn, after=0), self.attendance.attending(turn.run)
+        frames = lane_frames(pages, self.lane.encoder(turn), attended, self.lane.parting)
         return EventStreamResponse(self.place, frames, self._headers(turn), on_leave)
 
     async def _collect(self, request: Request, turn: Turn) -> Response:

@@ -26,9 +26,12 @@ class Left(Exception):
 
 
 async def lane_frames(
-    pages: Pages, encoder: Encoder, attended: AbstractContextManager[None]
+    pages: Pages, encoder: Encoder, attended: AbstractContextManager[None], parting: str = ""
 ) -> AsyncGenerator[bytes, None]:
-    """The frames of a run's events, together where they are small. `attended` is entered meanwhile."""
+    """The frames of a run's events, together where they are small, and the lane's `parting` if the run goes on.
+
+    `attended` is entered meanwhile.
+    """
     with attended:
         async with aclosing(pages):
             async for rows in pages:
@@ -41,6 +44,8 @@ async def lane_frames(
                         yield piece
                 if ends or encoder.over:
                     return
+    if parting:
+        yield Last(parting.encode())
 
 
 def _pieces(rows: Sequence[EventRow], encoder: Encoder, *, ends: bool) -> Iterator[bytes]:

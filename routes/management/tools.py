@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import Struct, field
-from starlette.applications import Starlette
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
@@ -25,7 +24,7 @@ from app.storage.store import Store
 from parsing import Arguments
 from routes.management.actions import AREAS, SCHEDULES, TEXT, Action, Area
 from routes.management.reminders import ABOUT, Reminders, zone_of_machine
-from routes.protocol.application import ServedRoute
+from routes.protocol.application import ServedRoute, StreamingApplication
 from routes.protocol.refusals import FORESEEN, refuse
 from tools.base.outcome import Progress, Result
 from tools.base.patterns import lazy_pattern
@@ -40,24 +39,12 @@ _PARAMETER = lazy_pattern(r"{(\w+)")
 class OwnRoutes(Struct):
     """The routes of the server. Its tools are there before it, as the runs of an earlier server have them."""
 
-    server: Starlette | None = None
-    _routes: dict[tuple[str, str], ServedRoute] = field(default_factory=dict)
+    server: StreamingApplication | None = None
 
-    def serve(self, server: Starlette, areas: Sequence[Area] = (SCHEDULES, *AREAS)) -> None:
-        """Take the routes of a server. Raises KeyError for an action whose route it does not have."""
-        self.server = server
-        self._routes = {
-            (route.path, method): route
-            for route in server.routes
-            if isinstance(route, ServedRoute)
-            for method in route.methods or ()
-        }
-        for area in areas:
-            for action in area.actions:
-                self.of(action)
-
-    def of(self, action: Action) -> ServedRoute:
-        return self._routes[action.path, action.method]
+    async def of(self, action: Action) -> ServedRoute:
+        assert self.server is not None
+        named = f"{action.method} {action.path}"
+        return next(route for route in await self.server.all_routes() if route.row.name == named)
 
 
 class Handler(Struct, frozen=True):
@@ -204,7 +191,7 @@ def _holds(text: str) -> bool:
 
 async def _answer(handler: Handler, given: Arguments, principal: Principal, session: str) -> Response:
     """The answer to a request as the server's router would hand it to the handler, after authentication."""
-    action, route = handler.action, handler.routes.of(handler.action)
+    action, route = handler.action, await handler.routes.of(handler.action)
     convertors = route.param_convertors
     path = {name: convertors[name].convert(given[name]) for name in convertors if name in given}
     body = action.send({name: given[name] for name in action.body if name in given}, session)

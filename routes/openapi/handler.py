@@ -18,7 +18,8 @@ async def show_openapi(request: Request) -> Response:
 
     state = request.app.state
     if not hasattr(state, "openapi"):
-        state.openapi = await asyncio.to_thread(lambda: json.dumps(document(request.app.rows)).encode())
+        rows = [route.row for route in await request.app.all_routes()]
+        state.openapi = await asyncio.to_thread(lambda: json.dumps(document(rows)).encode())
     return Response(state.openapi, media_type="application/json")
 
 

@@ -10,7 +10,6 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
@@ -29,8 +28,9 @@ from routes.protocol.errors import SAFE_HEADERS, AnswerError, Refused, native_er
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.requests import admins_only
 from routes.protocol.route import Endpoint, Route
-from routes.protocol.sse import STREAM
+from routes.protocol.sse import STREAM, WRITE
 from tools.base.patterns import lazy_pattern
+from tools.base.tasks import import_in_thread
 
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 CLOSED_TO_MEMBERS = ("/sign-ins", "/member-codes", "/tokens", "/people")
@@ -48,6 +48,7 @@ class ServedRoute(routing.Route):
     def __init__(self, row: Route) -> None:
         endpoint = row.handler if row.rights != "admin" or row.checks_itself else for_admins(row.handler)
         super().__init__(row.path, endpoint, methods=[row.method])
+        self.row = row
         if PATH in row.path:
             self.path_regex = lazy_pattern(self.path_regex.pattern, re.DOTALL)
 
@@ -87,26 +88,55 @@ def for_admins(handler: Endpoint) -> Endpoint:
     return checked
 
 
+class _LateRoutes(routing.BaseRoute):
+    """Stands for the late routes of an application, until a request is for none of the others."""
+
+    def matches(self, scope: Scope) -> tuple[routing.Match, Scope]:
+        return routing.Match.FULL, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["app"].all_routes()
+        await scope["app"].router(scope, receive, send)
+
+
 class StreamingApplication(Starlette):
-    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again."""
+    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again.
+
+    `late` imports further routes, in another thread and once they are needed.
+    """
 
     def __init__(
         self,
         *,
         routes: Sequence[Route],
+        late: Callable[[StreamingApplication], Sequence[Route]] | None = None,
         middleware: Sequence[Middleware] = (),
         answer: AnswerError = native_error,
     ) -> None:
-        super().__init__(routes=[ServedRoute(row) for row in routes], middleware=middleware)
-        self.rows = routes
+        served = [ServedRoute(row) for row in routes]
+        super().__init__(routes=[*served, _LateRoutes()] if late else served, middleware=middleware)
+        self._late = late
+        self._loading: asyncio.Task[None] | None = None
         self._answer = answer
+
+    async def all_routes(self) -> Sequence[ServedRoute]:
+        """Return all routes, which are served from now on."""
+        if self._late:
+            self._loading = self._loading or asyncio.create_task(self._load(self._late), name="late routes")
+            await asyncio.shield(self._loading)
+        return [route for route in self.routes if isinstance(route, ServedRoute)]
+
+    async def _load(self, late: Callable[[StreamingApplication], Sequence[Route]]) -> None:
+        self.router.routes[-1:] = await asyncio.to_thread(lambda: [ServedRoute(row) for row in late(self)])
+        self._late = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
         enter_request(Headers(scope=scope).get("x-request-id"))
+        write = state.pop(WRITE, None)  # refers to what refers to this scope
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
-            await stream.send_events(receive, send)
+            await stream.send_events(receive, send, write)
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router
@@ -197,7 +227,7 @@ class LazyApplication:
 
     async def _run(self, services: Any, opened: asyncio.Future[ASGIApp]) -> None:
         """Open and close it in one task, as its cancel scopes require."""
-        async with (await asyncio.to_thread(import_module, self._module)).opened(services) as application:
+        async with (await import_in_thread(self._module)).opened(services) as application:
             opened.set_result(application)
             await self._over.wait()
 

@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
-The response is our own, not sse-starlette's: a token costs one await of the server's `send` here, no lock and no layer,
-and a stream that lasts two tasks.
+The response is our own, not sse-starlette's: no lock and no layer, and a stream that lasts two tasks. A token is
+written where it is committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
+from app.log.event_writer import Take
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
@@ -35,6 +36,7 @@ HEADERS = SAFE_HEADERS | {
     "X-Accel-Buffering": "no",
     "Content-Type": "text/event-stream; charset=utf-8",
 }
+WRITE = "write"  # where `scope["state"]` has a function that writes a part of a body at once, or returns False
 STREAM = "stream"  # where `scope["state"]` has the response whose events are still to be sent
 ATTENDED_AFTER_S = 0.5  # until then a client that leaves is not noticed
 PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
@@ -82,16 +84,32 @@ def pieces(
     yield last("".join(waiting).encode())
 
 
-async def frames(runs: RunManager, run: str, after: int) -> AsyncGenerator[bytes, None]:
+class DirectFrames:
+    """Writes the frame of an event that a stream waits for, if the client takes it at once.
+
+    `write` is set when the stream has begun.
+    """
+
+    __slots__ = ("write",)
+
+    def __init__(self) -> None:
+        self.write: WritePart | None = None
+
+    def take(self, row: EventRow) -> bool:
+        return self.write is not None and self.write(frame(row).encode())
+
+
+async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
     """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
-    async with aclosing(runs.watch(run, after)) as pages:
+    async with aclosing(runs.watch(run, after, take)) as pages:
         async for rows in pages:
             for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
                 prefix = b""
 
 
+WritePart = Callable[[bytes], bool]  # writes a part of a body, or returns False if it has to be sent
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -100,7 +118,8 @@ def event_stream(
 ) -> EventStreamResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
-    return EventStreamResponse(place, frames(runs, row.id, after), named, on_leave)
+    direct = DirectFrames()
+    return EventStreamResponse(place, frames(runs, row.id, after, direct.take), named, on_leave, direct)
 
 
 class EventStreamResponse(Response):
@@ -119,6 +138,7 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
+        direct: DirectFrames | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -128,6 +148,7 @@ class EventStreamResponse(Response):
         self._place = place
         self._events = events
         self._on_leave = on_leave
+        self._direct = direct or DirectFrames()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
@@ -139,7 +160,7 @@ class EventStreamResponse(Response):
         else:
             scope["state"][STREAM] = self
 
-    async def send_events(self, receive: Receive, send: Send) -> None:
+    async def send_events(self, receive: Receive, send: Send, write: WritePart | None = None) -> None:
         """Until they end, the client leaves or the place is closed."""
         attendant: asyncio.Task[None] | None = None
         try:
@@ -149,7 +170,7 @@ class EventStreamResponse(Response):
                 loop = asyncio.get_running_loop()
                 attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
                 try:
-                    ended = not self._place.closed and await self._send_bodies(events, send)
+                    ended = not self._place.closed and await self._send_bodies(events, send, write)
                 finally:
                     attending.cancel()
                     attendant, self._attendant = self._attendant, None  # its traceback refers to this response
@@ -169,13 +190,14 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
-    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send) -> bool:
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, write: WritePart | None) -> bool:
         """Return True if the end has left with the last one."""
         async for body in events:
             self._begun, last = True, type(body) is Last
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
+            self._direct.write = write
         return False
 
     def _begin_to_attend(self, receive: Receive, send: Send) -> None:

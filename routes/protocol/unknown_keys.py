@@ -32,16 +32,13 @@ def _bounded(kinds: Models, value: Any) -> Any:
         return [*(_bounded(kinds, each) for each in value[:MOST_ITEMS]), *value[MOST_ITEMS:]]
     if not isinstance(value, dict):
         return value
+    models = _models_in(kinds)
     if len(value) > FEW:
-        value = _with_first_unknown(value, {name for kind in kinds for name in _models_in(kind)})
-    inner: dict[str, Models] = {}
-    for kind in kinds:
-        for name, models in _models_in(kind).items():
-            inner[name] = inner.get(name, ()) + models
-    return {name: _bounded(inner[name], each) if inner.get(name) else each for name, each in value.items()}
+        value = _with_first_unknown(value, models)
+    return {name: _bounded(inner, each) if (inner := models.get(name)) else each for name, each in value.items()}
 
 
-def _with_first_unknown(value: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+def _with_first_unknown(value: Mapping[str, Any], known: Mapping[str, Models]) -> dict[str, Any]:
     found, unknown = dict[str, Any](), 0
     for name, each in value.items():
         unknown += name not in known
@@ -51,17 +48,18 @@ def _with_first_unknown(value: Mapping[str, Any], known: set[str]) -> dict[str, 
 
 
 @lru_cache(maxsize=256)
-def _models_in(kind: type[BaseModel]) -> Mapping[str, Models]:
-    """The models that the values of its fields may be, by the names under which the fields are sent.
+def _models_in(kinds: Models) -> Mapping[str, Models]:
+    """The models that the values of their fields may be, by the names under which the fields are sent.
 
     None where a value may be an object with keys of any name.
     """
     found = dict[str, Models]()
-    for name, field in kind.model_fields.items():
+    for name, field in (row for kind in kinds for row in kind.model_fields.items()):
         types = [*_types_in(field.annotation)]
         free = any(issubclass(each, Mapping) for each in types)
         models = () if free else tuple(each for each in types if issubclass(each, BaseModel))
-        found[name] = found[field.alias or name] = models
+        for sent in {name, field.alias or name}:
+            found[sent] = found.get(sent, ()) + models
     return found
 
 

@@ -14,8 +14,9 @@ import yaml
 
 from app.config.settings import Settings
 from app.config.sources import OTHER_VARIABLES
-from routes.server import DRAIN_S, KEEP_ALIVE_S, ROUTES
+from routes.server import DRAIN_S, KEEP_ALIVE_S
 from tests import ROOT
+from tests.support.documented.routes import ROUTES
 
 DEPLOY = ROOT / "docs" / "deploy"
 BASE = DEPLOY / "kubernetes" / "base"

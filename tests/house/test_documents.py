@@ -124,7 +124,7 @@ def route_words(route: Any) -> list[str]:
 
 TABLES = (
     Row("tools.catalogue", "TOOLS", "tools.md", lambda tool: [tool.name, *tool.parameters["properties"]]),
-    Row("routes.server", "ROUTES", "http-api.md", route_words),
+    Row("tests.support.documented.routes", "ROUTES", "http-api.md", route_words),
     Row("routes.cli.main", "COMMANDS", "quickstart.md", lambda command: [f"dragoman {command.name}"]),
     Row("parsing.dialects", "DIALECTS", "dialects.md", lambda dialect: [dialect.name]),
     Row("app.models.providers", "PROVIDERS", "models.md", lambda kind: [kind.name]),

@@ -51,18 +51,15 @@ from parsing.matching import compiled
 from parsing.openers import OPENERS
 from routes.protocol.requests import ChatRequest
 from routes.server import warm_up
-from tools.base import patterns, schema_limits, schemas
-from tools.catalogue import TOOLS
+from tools.base import patterns
 
 def built():
     kept = len(vars(OPENERS)) + sum(one._compiled is not None for one in patterns._lazy)
-    return compiled.cache_info().misses + schema_limits._validator.cache_info().misses + kept
+    return compiled.cache_info().misses + kept
 
 warm_up()
 before = built()
 parse("Hello.\\n<tool_call>\\n{}", {"bash": {}})
-for tool in TOOLS:
-    schemas.argument_error(tool.name, tool.parameters, {})
 print(ChatRequest.__pydantic_complete__, built() - before)
 """
 

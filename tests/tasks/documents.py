@@ -31,13 +31,13 @@ from app.telemetry.conventions import TABLE
 from routes.cli.doctor.checks import CHECKS
 from routes.openapi.document import document
 from routes.protocol.route import RIGHTS, Route, Tag
-from routes.server import ROUTES
 from tests import ROOT
 from tests.support.documented.connect import PROGRAM_NAMES, connect_lines
 from tests.support.documented.dialects import dialect_examples, dialect_table
 from tests.support.documented.lanes import lane_examples
 from tests.support.documented.process_metrics import PROCESS_METRICS
 from tests.support.documented.rooms import floor_plan
+from tests.support.documented.routes import ROUTES
 from tests.support.documented.servers import quirk_table
 
 DOCS = ROOT / "docs"

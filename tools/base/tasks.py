@@ -5,7 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from threading import Lock
 from typing import Any
+
+_importing = Lock()
+
+
+async def import_in_thread(module: str) -> Any:
+    """Import a module without holding the event loop, one at a time: threads that enter a circle at two places fail."""
+    return await asyncio.to_thread(_import_alone, module)
+
+
+def _import_alone(module: str) -> Any:
+    with _importing:
+        return import_module(module)
 
 
 async def gather_all(work: Iterable[Awaitable[object]]) -> None:

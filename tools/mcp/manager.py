@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
@@ -16,7 +15,7 @@ from tools.base.access import RemoteTask
 from tools.base.outcome import Progress, Result
 from tools.base.pause_check import CheckPaused, never_paused
 from tools.base.rights import Origin, Risk
-from tools.base.tasks import gather_all
+from tools.base.tasks import gather_all, import_in_thread
 from tools.builtin.outbound_effects import call_sent
 from tools.mcp.apps import CALLS, AppCall
 from tools.mcp.call_context import CallContext
@@ -127,7 +126,7 @@ class Manager:
     async def cancel_task(self, task: RemoteTask, context: Context) -> None:
         """Request the end of a task that no call follows any more. Raises MCPError, Unavailable."""
         if server := self._servers.get(task.server):
-            module = await asyncio.to_thread(import_module, FOLLOWING)
+            module = await import_in_thread(FOLLOWING)
             await module.TaskFollower(server, CallContext("", context), task, None).cancel()
 
     def instructions(self) -> dict[str, str]:

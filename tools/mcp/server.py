@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from tools.base.pause_check import CheckPaused, Paused, never_paused
+from tools.base.tasks import import_in_thread
 from tools.mcp.connection.child import CannotStart
 from tools.mcp.connection.failure_reasons import last_words, leaves, reason
 from tools.mcp.connection.server_log import ServerLog
@@ -286,7 +286,7 @@ class Server:
 
     async def _attempt(self, mode: Literal["auto", "legacy"]) -> tuple[McpSession, BaseException | None]:
         """Try one connection; return it ready, or with the error that ended it."""
-        module = await asyncio.to_thread(import_module, "tools.mcp.connection.session")
+        module = await import_in_thread("tools.mcp.connection.session")
         began = time.monotonic()
         services = self._services
         config, refused = self.config, None

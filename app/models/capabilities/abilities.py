@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 import httpx2
 from msgspec import Struct, field
@@ -19,6 +18,7 @@ from app.models.capabilities.server_counts import LLAMA_CPP, VLLM, counted
 from app.models.http.client import NoAnswer
 from app.models.http.served_model import ServedModel
 from parsing.templates.derive import TemplateGrammar
+from tools.base.tasks import import_in_thread
 
 LIMIT_S = 5.0  # for a probe, and for a count
 AGAIN_S = 60.0  # after a failed probe
@@ -197,6 +197,6 @@ async def _grammar_for(known: ProbeResult) -> TemplateGrammar | None:
     template = known.abilities.get(TEMPLATE)
     if template is None:
         return None
-    reading = await asyncio.to_thread(import_module, READING)  # imported lazily: few servers show a template
+    reading = await import_in_thread(READING)  # imported lazily: few servers show a template
     grammar: TemplateGrammar | None = (await asyncio.to_thread(reading.read_template, str(template.value))).grammar
     return grammar

@@ -11,9 +11,14 @@ _compact = json.JSONEncoder(separators=(",", ":"))
 
 
 class EncodedJSON(str):
-    """A value that has been encoded before."""
+    """A value that has been encoded before; a list may begin with the items of `opening`, which others share."""
 
-    __slots__ = ()
+    __slots__ = ("opening",)
+
+    def __new__(cls, text: str, opening: str = "") -> EncodedJSON:
+        made = super().__new__(cls, text)
+        made.opening = opening
+        return made
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

@@ -24,7 +24,7 @@ from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.client import CompletionRequest, ModelClient, authorization
 from app.models.http.exchange import RequestRefused, post, read_pieces
-from app.models.http.json_body import PROMPT, encode, with_encoded_prompt
+from app.models.http.json_body import PROMPT, EncodedJSON, encode, with_encoded_prompt
 from app.models.http.prompt_too_long import is_too_long
 from app.models.http.served_model import ServedModel
 from app.models.wire.attachment_parts import EncodedFiles
@@ -40,6 +40,7 @@ SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the s
 # With the other statuses, the message must mention tools (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
+NO_JSON = EncodedJSON("")  # of a part that a prompt has not
 BREAKPOINT = ',"cache_control":{"type":"ephemeral"}'  # of Anthropic's requests: it moves on with the conversation
 
 
@@ -373,12 +374,12 @@ class HostedProvider(BaseProvider, ABC):
 
 
 def prompt_parts(body: Mapping[str, Any], marks: Mapping[str, str]) -> list[str]:
-    """Return the parts of a prompt without what is not its own: breakpoints of caches, and the marks of files."""
-    parts = [body[name][:-1] if name in body else "" for name in PROMPT]
-    parts = [part.replace(BREAKPOINT, "") if BREAKPOINT in part else part for part in parts]
+    """Return the parts of a SentPrompt without what is not its own: breakpoints of caches, and the marks of files."""
+    tools, system, messages = (body.get(name, NO_JSON) for name in PROMPT)
+    opening, rest = messages.opening, messages[max(0, len(messages.opening) - 1) :]
     for sha256, mark in marks.items():
-        parts[-1] = parts[-1].replace(mark, sha256)
-    return parts
+        rest = rest.replace(mark, sha256)
+    return [part.replace(BREAKPOINT, "") if BREAKPOINT in part else part for part in (tools, system, opening, rest)]
 
 
 class ToolsRefused(Exception):

@@ -97,9 +97,11 @@ class Digests:
 
     def of_run(self, row: RunRow, events: Sequence[EventRow]) -> list[Change]:
         """Return the job of an answered run, to be written with its end."""
+        if not any(map(_is_answer, events)):
+            return []
         policy = json.loads(row.policy)
         wanted = self._factory.settings.generated_titles == "always" or WATCHED in policy
-        if not wanted or HELPER in policy or not any(map(_is_answer, events)):
+        if not wanted or HELPER in policy:
             return []
         self.wake()
         return [DigestDue(row.session, row.principal, row.id)]

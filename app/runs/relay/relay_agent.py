@@ -48,7 +48,7 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from tools.base.rights import CLIENT_TOOLS
-from tools.base.schemas import client_argument_error
+from tools.base.schemas import client_argument_error, import_checks
 from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
@@ -200,7 +200,10 @@ class RelayAgent(Agent):
     async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:
         """Return the calls of the reply, none if it was cut: corrected by one more question where `repairs` says so."""
         calls = self._fitted(reply)
-        wrong = self._problems(reply, calls) if self.repairs else {}
+        if not calls or not self.repairs:
+            return calls
+        await import_checks()
+        wrong = self._problems(reply, calls)
         if not wrong:
             return calls
         again = self._reply(context.conversation)

@@ -47,14 +47,15 @@ class RecentEvents:
         """Return the events of a run that have no rows, in order. The list may grow, and loses none."""
         return self._of.get(run, ())
 
-    def plan(self, new: Iterable[EventRow]) -> EventChanges:
+    def plan(self, new: Sequence[EventRow]) -> EventChanges:
         """Return the changes for new events, which follow those of their runs."""
+        are_small = size_of(new) <= MOST_CHARACTERS  # as a rule, all of them together
         by_run: dict[str, list[EventRow]] = {}
         for row in new:
             by_run.setdefault(row.run, []).append(row)
         kept, settled, rows, lines = dict[str, list[EventRow]](), list[str](), list[EventRow](), list[str]()
         for run, added in by_run.items():
-            if self._is_full(run, added):
+            if self._is_full(run, added, are_small=are_small):
                 settled.append(run)
                 rows += packed([*self.of(run), *added])
             else:
@@ -95,10 +96,11 @@ class RecentEvents:
                 if row.seq > settled.get(row.run, 0):
                     self._of.setdefault(row.run, []).append(row)
 
-    def _is_full(self, run: str, new: Sequence[EventRow]) -> bool:
-        if len(self.of(run)) + len(new) >= MOST_EVENTS or size_of(new) > MOST_CHARACTERS:
+    def _is_full(self, run: str, new: Sequence[EventRow], *, are_small: bool) -> bool:
+        kept = self._of.get(run, ())
+        if len(kept) + len(new) >= MOST_EVENTS or not (are_small or size_of(new) <= MOST_CHARACTERS):
             return True
-        return new[-1].type in TERMINAL and size_of(self.of(run)) + size_of(new) > MOST_OF_ENDED
+        return new[-1].type in TERMINAL and size_of(kept) + size_of(new) > MOST_OF_ENDED
 
 
 def size_of(rows: Iterable[EventRow]) -> int:

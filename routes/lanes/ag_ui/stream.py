@@ -158,6 +158,10 @@ class AGUIEncoder(PartEncoder):
         self.send(type="RUN_FINISHED", **self._ids, outcome=outcome, **self._usage.fields(self._model))
 
 
+def error_frame(failed: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps({'type': 'RUN_ERROR', 'message': failed['message'], 'code': failed['code']})}\n\n"
+
+
 # Events that add to a text of the client's, with the field that names it. Those that begin or end one change nothing.
 ADDING = {"TEXT_MESSAGE_CONTENT": "messageId", "REASONING_MESSAGE_CONTENT": "messageId", "TOOL_CALL_ARGS": "toolCallId"}
 

@@ -200,18 +200,14 @@ class MessagesEncoder(Struct):
     def _finish(self, row: EventRow) -> str:
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
-            return self._error(stopped)
+            return error_frame(stopped)
         reason = stop_reason(end, cut="cut" in self.notices, declined="refusal" in self.notices)
         delta = {"stop_reason": reason, "stop_sequence": None}
         ended = frame("message_delta", delta=delta, usage=usage_of(self.usage, self.cached))
         return self._close() + ended + frame("message_stop")
 
     def _fail(self, row: EventRow) -> str:
-        return self._error(fields_of(row))
-
-    def _error(self, failed: Mapping[str, Any]) -> str:
-        _, body = anthropic_error(failure_of(failed))
-        return _frame("error", body)
+        return error_frame(fields_of(row))
 
 
 ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
@@ -228,6 +224,10 @@ ENCODERS: dict[str, Callable[[MessagesEncoder, EventRow], str]] = {
     events.RunFinished.type: MessagesEncoder._finish,
     events.RunFailed.type: MessagesEncoder._fail,
 }
+
+
+def error_frame(failed: Mapping[str, Any]) -> str:
+    return _frame("error", anthropic_error(failure_of(failed))[1])
 
 
 def frame(type: str, **fields: Any) -> str:

@@ -142,7 +142,7 @@ class ChatEncoder:
         self.over = True
         end = fields_of(row)["reason"]
         if stopped := STOPPED.get(end):
-            return self._error(stopped)
+            return error_frame(stopped)
         cut, declined = "cut" in self._notices, "refusal" in self._notices
         reason = finish_reason(end, calls=self._calls, cut=cut, declined=declined, legacy=self._legacy)
         last = self._send(self._text.end(calls=self._calls > 0))
@@ -153,8 +153,9 @@ class ChatEncoder:
 
     def _fail(self, row: EventRow) -> str:
         self.over = True
-        return self._error(fields_of(row))
+        return error_frame(fields_of(row))
 
-    def _error(self, failed: Mapping[str, Any]) -> str:
-        """The error alone: it ends the stream, and a chunk beside it would hide it from some clients."""
-        return f"data: {json.dumps(openai_error(failure_of(failed))[1])}\n\n"
+
+def error_frame(failed: Mapping[str, Any]) -> str:
+    """The error alone: it ends the stream, and a chunk beside it would hide it from some clients."""
+    return f"data: {json.dumps(openai_error(failure_of(failed))[1])}\n\n"

@@ -60,8 +60,9 @@ async def resume_chat(request: Request) -> Response:
             return Response(status_code=NONE_ACTIVE)  # the page has more of the message than the logs
         before = runs[runs.index(first) : runs.index(run.id)]
     with services.presence.place(principal) as place:
-        frames = lane_frames(_joined(services, turn, before), UIStreamEncoder(turn), attendance.attending(run.id))
-        on_leave = leaving(services, attendance, BY_NAME[LANE], run.id)
+        pages, attended, lane = _joined(services, turn, before), attendance.attending(run.id), BY_NAME[LANE]
+        frames = lane_frames(pages, UIStreamEncoder(turn), attended, lane.parting)
+        on_leave = leaving(services, attendance, lane, run.id)
         return EventStreamResponse(place, frames, {"X-Run-Id": run.id, "X-Session-Id": run.session} | HEADERS, on_leave)
 
 

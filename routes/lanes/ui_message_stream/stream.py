@@ -7,6 +7,7 @@ client's tool is a part of its own type, without an output. See https://ai-sdk.d
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from app.core.events import TextDelta
@@ -152,3 +153,7 @@ class UIStreamEncoder(PartEncoder):
         prompt, completion = self._usage["total_prompt_tokens"], self._usage["total_completion_tokens"]
         counts = {"inputTokens": prompt, "outputTokens": completion, "totalTokens": prompt + completion}
         return counts | ({"cachedInputTokens": self._cached} if self._cached else {})
+
+
+def error_frame(failed: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps({'type': 'error', 'errorText': failed['message']})}\n\n{DONE}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from app.core.deltas import MAX_DELTA, parted
-from app.core.events import RunFinished, TextDelta, ToolDelta, ToolStarted
-from app.log.event_writer import KEPT, EventWriter, RunLog
+from app.core.events import AgentEvent, RunFinished, TextDelta, ToolDelta, ToolStarted
+from app.log.event_writer import KEPT, EventWriter, RunLog, Watcher
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow
 from app.storage.sessions import ResultRow, SessionRow
@@ -59,7 +60,7 @@ async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> N
         log = RunLog("r", journal, never)
         log.add(TextDelta("hello"))
         await store.writing.wait()
-        watcher = asyncio.create_task(log.after(0))
+        watcher = asyncio.create_task(log.after(Watcher(0)))
         await asyncio.sleep(0)
         assert not watcher.done()
         assert log.last_seq == 0
@@ -68,6 +69,45 @@ async def test_an_event_is_shown_only_after_its_transaction(tmp_path: Path) -> N
         other = await SQLiteStore.open(tmp_path / "test.db")  # as after a kill: committed, not only written
         assert await other.events("r", 0, 10) == rows
         await other.close()
+    await store.close()
+
+
+async def test_a_watcher_takes_the_event_that_it_waits_for_once_that_is_durable(tmp_path: Path) -> None:
+    store, taken = await opened(tmp_path), list[int]()
+    reader = sqlite3.connect(tmp_path / "data" / "test.db")
+
+    def take(row: EventRow) -> bool:
+        stored = reader.execute("SELECT events FROM event_batches ORDER BY number").fetchall()
+        assert stored[-1][0].endswith(row.data)
+        if "later" in row.data:
+            return False
+        taken.append(row.seq)
+        return True
+
+    async with asyncio.timeout(30), EventWriter(store) as journal:
+        log, watcher, ahead = RunLog("r", journal, never), Watcher(0, take), Watcher(7, take)
+        watching, waiting_ahead = (asyncio.create_task(log.after(one)) for one in (watcher, ahead))
+        await asyncio.sleep(0)
+
+        async def add(*events: AgentEvent) -> None:
+            for event in events:
+                log.add(event)
+            await journal.flush()
+
+        for word in ("one", "two"):
+            await add(TextDelta(word))
+            await asyncio.sleep(0)
+        assert (taken, watcher.seq, watching.done()) == ([1, 2], 2, False)
+        await add(TextDelta("later"))
+        assert [row.seq for row in await watching or []] == [3]
+        for events in ((TextDelta("together"), ToolStarted("c", "bash", {}, "native")), (FINISHED,)):
+            watcher.seq, last = log.last_seq, log.last_seq
+            watching = asyncio.create_task(log.after(watcher))
+            await asyncio.sleep(0)
+            await add(*events)
+            assert [row.seq for row in await watching or []] == [last + 1, last + 2][: len(events)]
+        assert (taken, await waiting_ahead) == ([1, 2], [])
+    reader.close()
     await store.close()
 
 
@@ -104,7 +144,7 @@ async def test_a_store_that_fails_ends_the_log_with_one_terminal_event(tmp_path:
         store.open_gate.set()
         with pytest.raises(StoreFailed, match="Make room"):
             await journal.flush()
-        rows = await log.after(0)
+        rows = await log.after(Watcher(0))
         assert failed.is_set()
         assert rows
         assert [(row.type, json.loads(row.data)["code"]) for row in rows] == [("run.failed", "storage_failed")]
@@ -127,12 +167,12 @@ async def test_a_watcher_far_behind_is_sent_to_the_store(tmp_path: Path) -> None
             log.add(ToolStarted(f"c{number}", "bash", {}, "native"))
         log.add(FINISHED)
         await journal.flush()
-        assert await log.after(0) is None
-        assert await log.after(100) is None
-        rows = await log.after(101)
+        assert await log.after(Watcher(0)) is None
+        assert await log.after(Watcher(100)) is None
+        rows = await log.after(Watcher(101))
         assert rows
         assert [row.seq for row in rows] == list(range(102, KEPT + 102))
-        rows = await log.after(KEPT + 98)
+        rows = await log.after(Watcher(KEPT + 98))
         assert rows
         assert [row.seq for row in rows] == list(range(KEPT + 99, KEPT + 102))
         assert len(await store.events("r", 0, 10_000)) == KEPT + 101

@@ -26,7 +26,7 @@ from app.core.events import (
     Usage,
 )
 from app.core.messages import AskedCall, Message
-from app.log.event_writer import EventWriter, RunLog
+from app.log.event_writer import EventWriter, RunLog, Watcher
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.logs import redacted_logs
@@ -296,7 +296,7 @@ async def test_whatever_the_journal_writes_is_redacted_before(tmp_path: Path) ->
             log.add(TextDelta(character))
         log.add(RunFailed("model_auth", KEY, False))
         await journal.flush()
-        rows = await log.after(0) or []
+        rows = await log.after(Watcher(0)) or []
         session = await store.session("s")
         assert session
         assert session.title == f"Use {MARK}"

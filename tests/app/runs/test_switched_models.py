@@ -110,7 +110,7 @@ class Stage:
             "s", [], lambda *_: None, lambda _: None, stored, redactor=Redactor(), log_event=logged.append
         )
         conversation.append(Message("user", "Keep a note of the journey."))
-        inbox = Inbox(lambda *_: None, lambda: None)
+        inbox = Inbox("run_1", lambda _: None)
         async with aclosing(agent.run("r", conversation, inbox)) as run:
             events = [event async for event in run]
         kept["usage"] = sum(isinstance(one, Usage) for one in (*events, *logged))

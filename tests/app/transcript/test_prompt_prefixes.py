@@ -20,6 +20,7 @@ from tests.support.models.chatting import BASH, WHOLE, chat_with, pieces_of
 from tests.support.models.messages_streams import WHOLE as MESSAGE
 from tests.support.models.messages_streams import claude_at
 from tests.support.models.upstream import upstream
+from tools.tool import ToolList
 
 pytestmark = pytest.mark.anyio
 TALK = [("system", "Be brief."), ("user", "One?"), ("assistant", "1."), ("user", "Two?")]
@@ -27,15 +28,15 @@ OTHER = [*TALK[:1], ("user", "Zero?"), *TALK[2:]]
 
 
 def sent(
-    talk: list[tuple[str, str]], *, tools: str = "[1", model: str = "m", stage: tuple[int, int] | None = (0, 0)
+    talk: list[tuple[str, str]], *, tools: str = "[1]", model: str = "m", stage: tuple[int, int] | None = (0, 0)
 ) -> SentPrompt:
     messages = json.dumps([{"role": role, "content": text} for role, text in talk], separators=(",", ":"))
-    return SentPrompt(model, (tools, "", messages[:-1]), stage)
+    return SentPrompt(model, (tools, "", "", messages), stage)
 
 
 CASES: dict[str, tuple[SentPrompt, bool]] = {
     "other_model": (sent(TALK, model="n"), True),
-    "tools": (sent(TALK, tools="[2"), True),
+    "tools": (sent(TALK, tools="[2]"), True),
     "system": (sent([("system", "Be long."), *TALK[1:]]), True),
     "summarised": (sent(OTHER, stage=(2, 0)), True),
     "trimmed": (sent(OTHER, stage=(0, 1)), True),
@@ -52,7 +53,7 @@ def test_each_break_has_its_word_which_the_event_explains(word: str, case: tuple
     found = known.take("s", prompt, in_round=in_round)
     assert found.ends == word and f"`{word}`" in (Usage.__doc__ or "")
     assert found.same == (
-        0 if word in ("other_model", "side_query") else common("".join(sent(TALK).parts), "".join(prompt.parts))
+        0 if word in ("other_model", "side_query") else common("".join(sent(TALK).texts), "".join(prompt.texts))
     )
     after = known.take("s", sent([*TALK, ("assistant", "2.")]), in_round=True)
     assert (after.ends is None) == (not in_round), "a side query is not what the next round is compared with"
@@ -98,7 +99,27 @@ def test_a_prompt_has_neither_breakpoints_nor_marks_of_its_request() -> None:
         for more, mark in ((kept, "af" * 16), ({}, "be" * 16))
     ]
     one, other = (prompt_parts(with_encoded_prompt(body), {"sha": body["messages"][1]["data"]}) for body in bodies)
-    assert one == other == ["", '[{"text":"Be brief."}', '[{"text":"One?"},{"data":"sha"}']
+    assert one == other == ["", '[{"text":"Be brief."}]', "", '[{"text":"One?"},{"data":"sha"}]']
+
+
+async def test_prompts_share_the_tools_and_the_opening_that_are_the_same() -> None:
+    noted, opening, tools = list[list[str]](), (Message("system", "Be brief."),), ToolList([BASH])
+    async with upstream(WHOLE, WHOLE) as server, chat_with(server) as chat:
+        for text in ("One?", "Two?"):
+            await pieces_of(
+                chat,
+                ModelRequest(
+                    [Message("user", text)],
+                    tools,
+                    opening=lambda: opening,
+                    note_prompt=lambda _, parts: noted.append([*parts]),
+                ),
+            )
+    one, other = noted
+    assert one[0] is other[0] and one[2] is other[2] and one[3] != other[3]
+    sent_tools, _, begin, rest = one
+    assert json.loads(sent_tools) == server.asked[0].json["tools"]
+    assert json.loads(begin[:-1] + rest) == server.asked[0].json["messages"]
 
 
 async def test_a_request_notes_its_prompt_as_it_goes_out_and_only_where_it_keeps_the_tools_says_none() -> None:
@@ -114,7 +135,7 @@ async def test_a_request_notes_its_prompt_as_it_goes_out_and_only_where_it_keeps
     [(model, parts)] = noted
     body = server.asked[0].json
     assert model == f"{server.base_url} m" and body["tool_choice"] == "none"
-    assert [json.loads(f"{part}]") for part in parts if part] == [body["tools"], body["messages"]]
+    assert [json.loads(part) for part in parts if part] == [body["tools"], body["messages"]]
     async with upstream(MESSAGE) as server, claude_at(server) as claude:
         await pieces_of(claude, request)
     assert "tools" in server.asked[0].json and "tool_choice" not in server.asked[0].json

@@ -120,7 +120,7 @@ async def events_of_run(
             conversation = Conversation(
                 "s", history, lambda *_: None, lambda _: None, store_nothing, redactor=Redactor()
             )
-            inbox = Inbox(lambda *_: None, lambda: None)
+            inbox = Inbox("run_1", lambda _: None)
             async with aclosing(agent.run("r", conversation, inbox, None, sink)) as generated:
                 async for event in generated:
                     events.append(event)

@@ -16,6 +16,7 @@ from routes.access.token_text import fingerprint, new_token
 from tests.support.lanes.logs import data_of
 from tests.support.lanes.page_clients import AGUI, HANDED, RESUME, UI, WEATHER, WRITE, page
 from tests.support.lanes.small_lane import holds, serving_plain
+from tests.support.server.approvals import stop_as_killed
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +64,25 @@ async def test_a_client_that_leaves(tmp_path: Path, lane: str, setting: str) -> 
             await served.services.runs.ended(run.id)
             state = "answered"
         assert (await served.services.store.run(run.id)).state == state  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("lane", LANES)
+async def test_a_stream_whose_run_has_not_ended_does_not_end_as_if_it_were_whole(tmp_path: Path, lane: str) -> None:
+    """As at a server that stops while another goes on with the run, or has lost its lease."""
+    path, body, _ = LANES[lane]
+    model = Scripted([["One ", Pause(asyncio.Event())]])
+    async with serving(tmp_path, model, lane_disconnect="continue") as served, asyncio.timeout(LIMIT_S):
+        async with served.client.stream("POST", path, json=body) as response:
+            lines = response.aiter_lines()
+            while "One" not in await anext(lines):
+                pass
+            [run] = await served.services.runs.of("local")
+            await stop_as_killed(served.services, run.id)
+            rest = "\n".join([line async for line in lines])
+    if lane == "responses":  # its client looks for the event that ends it, and returns with a number
+        assert "response.completed" not in rest and "error" not in rest
+    else:
+        assert "The server was stopped before the answer was complete." in rest
 
 
 async def test_an_unknown_setting_says_which_there_are(tmp_path: Path) -> None:

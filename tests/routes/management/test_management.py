@@ -13,9 +13,9 @@ import pytest
 from app.models.scripted import Scripted
 from app.storage.state import StateRow
 from routes.cli.main import main
-from routes.management.actions import AREAS, Action, Area
-from routes.server import create_server
+from routes.management.actions import AREAS, SCHEDULES
 from tests.support.access.people import bearer
+from tests.support.documented.routes import ROUTES
 from tests.support.server.serving import Served, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -111,11 +111,9 @@ async def test_users_are_not_offered_them_and_refused_in_any_dialect(tmp_path: P
     assert "tool.rejected" in [event["type"] for event in events]
 
 
-async def test_an_action_without_its_route_stops_the_start(tmp_path: Path) -> None:
-    async with serving(tmp_path, Scripted([])) as served:
-        server = create_server(served.services)
-        with pytest.raises(KeyError):
-            served.services.own_routes.serve(server, [Area("x", [Action("y", "GET", "/nowhere")])])
+def test_each_action_has_its_route() -> None:
+    named = {route.name for route in ROUTES}
+    assert {f"{action.method} {action.path}" for area in (SCHEDULES, *AREAS) for action in area.actions} <= named
 
 
 async def test_runtime_settings_hold_after_a_restart_until_withdrawn(tmp_path: Path) -> None:

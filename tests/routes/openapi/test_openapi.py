@@ -21,10 +21,10 @@ from app.core.endpoint_spec import EndpointSpec
 from app.models.scripted import Scripted
 from routes.openapi.document import NAME, document, merged
 from routes.protocol.route import Route
-from routes.server import ROUTES
 from tests.support.access.access_table import ROWS
 from tests.support.access.belongings import things_of_ann
 from tests.support.access.people import LIMIT_S, bearer
+from tests.support.documented.routes import ROUTES
 from tests.support.models.replies import in_background, says
 from tests.support.server.serving import Served, serving
 

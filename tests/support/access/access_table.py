@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from routes.protocol.route import Rights, Route
-from routes.server import ROUTES
+from tests.support.documented.routes import ROUTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,7 +218,7 @@ class WiredOpening(Struct, frozen=True):
         begins = len(self.wired)
         if not begins or len(sent) == begins or sent[begins - 1] is not self.wired[-1]:
             return encoded(sent)
-        return EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}")
+        return EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}", self.json)
 
 
 class OpeningCache:

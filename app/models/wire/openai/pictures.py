@@ -23,7 +23,7 @@ class ReplyPictures:
     """Decodes them. Servers that repeat a picture in their last chunk mean one."""
 
     def __init__(self) -> None:
-        self._known = set[bytes]()
+        self._known = frozenset[bytes]()
         self._kept, self._left_out = 0, 0
 
     def read(self, delta: dict[str, Any]) -> Iterator[PictureChunk]:
@@ -43,7 +43,7 @@ class ReplyPictures:
         if key in self._known:
             return
         data = _decoded(url) if self._kept < MOST_PICTURES else b""
-        self._known.add(key)
+        self._known |= {key}
         if data:
             self._kept += 1
             yield PictureChunk(data)

@@ -166,15 +166,20 @@ async def test_a_stopping_server_starts_nothing_more(tmp_path: Path) -> None:
             await served.services.runs.start(agent, LOCAL, RunRequest("x"))
 
 
-async def test_a_run_that_was_being_started_when_the_server_stopped_ends_too(tmp_path: Path) -> None:
+async def test_a_run_that_was_being_started_when_the_server_stopped_is_left_to_the_next(tmp_path: Path) -> None:
     async with asyncio.timeout(30), serving(tmp_path, Scripted([[Pause(asyncio.Event())]])) as served:
         runs = served.services.runs
         agent = await served.services.factory.agent(LOCAL, ChatRequest(message="x"))
         starting = asyncio.create_task(runs.start(agent, LOCAL, RunRequest("x")))
+        tied = asyncio.create_task(runs.start(agent, LOCAL, RunRequest("x", tied=True)))
         await asyncio.sleep(0)
         await runs.close()
-        events = await served.events((await starting).id)
-    assert (events[-1]["type"], events[-1]["reason"]) == ("run.finished", "server_stopped")
+        run = (await starting).id
+        assert ends(await served.events(run)) == []
+        [*_, end] = await served.events((await tied).id)
+        assert end["reason"] == "server_stopped"
+    async with asyncio.timeout(30), serving(tmp_path, Scripted(["Hi."])) as served:
+        assert (await served.events(run))[-1]["reason"] == "answered"
 
 
 async def test_a_cancelled_run_says_what_it_cost(tmp_path: Path) -> None:

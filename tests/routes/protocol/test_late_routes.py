@@ -1,0 +1,76 @@
+"""Routes that are imported with the first request for one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+
+import httpx2
+import pytest
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from routes.catalogue import EARLY, late_routes
+from routes.lanes.catalogue import LANES
+from routes.lanes.error_shapes import BUILT_IN
+from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
+from routes.protocol.errors import ASCIIResponse, native_error
+from routes.protocol.route import Route
+from tests.support.server.serving import listening
+
+pytestmark = pytest.mark.anyio
+LIMIT_S = 30
+
+
+async def shown(request: Request) -> Response:
+    return ASCIIResponse({"path": request.url.path, "method": request.method})
+
+
+def rows(*names: str) -> list[Route]:
+    return [Route(name, shown, rights="open") for name in names]
+
+
+async def test_they_are_imported_once_with_the_first_request_for_one() -> None:
+    imports: list[StreamingApplication] = []
+
+    def late(server: StreamingApplication) -> Sequence[Route]:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()  # another thread: the event loop goes on
+        imports.append(server)
+        return rows("GET /late", "DELETE /early")
+
+    answers = Middleware(AnswerMiddleware, answer=native_error, observe=list[Answered]().append)
+    app = StreamingApplication(routes=rows("GET /early"), late=late, middleware=[answers])
+    async with asyncio.timeout(LIMIT_S), listening(app) as port, httpx2.AsyncClient(trust_env=False) as client:
+        url = f"http://127.0.0.1:{port}"
+        assert (await client.get(f"{url}/early")).status_code == 200
+        assert imports == []
+        late_ones = [client.get(f"{url}/late"), client.delete(f"{url}/early"), client.get(f"{url}/late")]
+        assert [one.status_code for one in await asyncio.gather(*late_ones)] == [200, 200, 200]
+        assert [(await client.request(*one)).status_code for one in (("GET", f"{url}/x"), ("POST", f"{url}/late"))] == [
+            404,
+            405,
+        ]
+    assert imports == [app]
+    assert [route.row.name for route in await app.all_routes()] == ["GET /early", "GET /late", "DELETE /early"]
+
+
+def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]:
+    """The rows whose requests one of the others would take."""
+    others = [ServedRoute(row) for row in by]
+    found = []
+    for row in routes:
+        scope = {"type": "http", "method": row.method, "path": re.sub(r"\{.*?\}", "x", row.path)}
+        found += [(row.name, one.row.name) for one in others if one.matches(scope)[0] is Match.FULL]
+    return found
+
+
+def test_no_early_route_takes_the_requests_of_a_late_one() -> None:
+    assert taken(late_routes(), by=EARLY) == []
+
+
+def test_errors_of_lanes_have_their_shape_before_they_are_imported() -> None:
+    assert {lane.path: lane.error for lane in LANES} == BUILT_IN
