@@ -72,7 +72,7 @@ async def until_ended(ended: Sequence[psutil.Process]) -> None:
         await passed(LOOK_S)
 
 
-async def test_each_worker_has_as_many_connections_and_any_of_them_answers(tmp_path: Path, postgres: Cluster) -> None:
+async def test_each_worker_has_as_many_connections_and_any_answers(tmp_path: Path, postgres: Cluster) -> None:
     async with workers(tmp_path, postgres, hang) as servers:
         load = Load(servers.client)
         async with asyncio.TaskGroup() as group:
@@ -92,6 +92,10 @@ async def test_each_worker_has_as_many_connections_and_any_of_them_answers(tmp_p
                 assert (await servers.client.get(f"/runs/{run.id}")).json()["state"] == "running"
                 assert (await servers.client.post(f"/runs/{run.id}/cancel")).status_code == 200
         assert load.ends == {"cancelled"}
+        known = list(processes(servers).values())
+        assert len(known) == COUNT
+        servers.members[0].kill()
+        await until_ended(known)
 
 
 async def test_a_worker_that_is_killed_is_started_again_and_its_runs_go_on_at_once(
@@ -154,27 +158,6 @@ def text(words: str) -> Act:
     return stream(says(words), chunk(finish="stop"), DONE)
 
 
-async def test_workers_end_when_their_parent_is_killed(tmp_path: Path, postgres: Cluster) -> None:
-    async with workers(tmp_path, postgres, hang) as servers:
-        known = list(processes(servers).values())
-        assert len(known) == COUNT
-        servers.members[0].kill()
-        await until_ended(known)
-
-
-async def test_all_end_by_one_signal(tmp_path: Path, postgres: Cluster) -> None:
-    async with workers(tmp_path, postgres, hang) as servers:
-        known = list(processes(servers).values())
-        loaded = load_settings({"port": str(servers.members[0].port)}, {"HOME": str(tmp_path)}, folder=tmp_path)
-        found = doctor_port(Subject({}, loaded, Redactor(), server=processes(servers)[1].pid))
-        assert isinstance(found, Finding) and found.found.endswith("is in use by the running server")
-        servers.members[0].terminate()
-        assert await servers.members[0].process.wait() == 0
-        await until_ended(known)
-        assert await servers.query(UP) == []
-        assert "ended" not in servers.members[0].log.read_text(), "a stop is no failure"
-
-
 async def test_workers_are_replaced_one_by_one_while_every_request_is_answered(
     tmp_path: Path, postgres: Cluster
 ) -> None:
@@ -194,6 +177,20 @@ async def test_workers_are_replaced_one_by_one_while_every_request_is_answered(
         load.check(tmp_path)
         assert load.refusals == []
         assert load.ends == {"answered"}
+        await check_end(servers, tmp_path)
+
+
+async def check_end(servers: Replicas, folder: Path) -> None:
+    """Doctor knows whose port it is; one signal ends all."""
+    known, parent = processes(servers), servers.members[0]
+    loaded = load_settings({"port": str(parent.port)}, {"HOME": str(folder)}, folder=folder)
+    found = doctor_port(Subject({}, loaded, Redactor(), server=known[1].pid))
+    assert isinstance(found, Finding) and found.found.endswith("is in use by the running server")
+    parent.terminate()
+    assert await parent.process.wait() == 0
+    await until_ended(list(known.values()))
+    assert await servers.query(UP) == []
+    assert "ended" not in parent.log.read_text(), "a stop is no failure"
 
 
 async def test_why_there_can_be_no_workers(tmp_path: Path) -> None:
