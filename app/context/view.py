@@ -35,7 +35,6 @@ from tools.builtin.plan import NAME as PLAN
 from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
-MANY = 400  # messages that are counted before others have their turn
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
 SHAPES_PROMPT = (EFFORT, "chat_template_kwargs")  # parameters that templates may write into the prompt
 BODY_TOO_LONG = 413  # HTTP status: too many bytes, not too many tokens
