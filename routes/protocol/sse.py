@@ -103,8 +103,8 @@ class Client:
     @property
     def _takes(self) -> bool:
         cycle = self._cycle
-        is_chunked = cycle.chunked_encoding and not cycle.response_complete
-        return is_chunked and not (cycle.flow.write_paused or cycle.disconnected)
+        is_open = not (cycle.response_complete or cycle.disconnected)
+        return is_open and not cycle.flow.write_paused and cycle.chunked_encoding is True
 
     def write(self, part: bytes) -> None:
         """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one."""

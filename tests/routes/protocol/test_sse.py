@@ -107,7 +107,7 @@ class Stream:
 
         layers = [Middleware(Layer, passed=self.passed)]
         application = StreamingApplication(routes=[Route("GET /", answer, rights="open")], middleware=layers)
-        scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
+        scope: Scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
         scope["state"] = {CLIENT: self}
         async with asyncio.timeout(LIMIT_S):
             await application(scope, self._receive, self._send)
