@@ -25,7 +25,7 @@ from benchmarks import (
 )
 from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, replicas, served_models, stalls
+from benchmarks.serving import databases, held_memory, replicas, served_models, stalls, stream_memory
 from benchmarks.stored import replays
 
 ALL = (
@@ -40,6 +40,8 @@ ALL = (
     endings,
     stages,
     stalls,
+    stream_memory,
+    held_memory,
     ingest,
     box,
     checkpoints,
