@@ -43,6 +43,7 @@ async def watched(
                 yield rows
             if not rows or rows[-1].type in TERMINAL:
                 return
+            rows = None  # while it waits, which may be for long
 
 
 def page_of(rows: list[EventRow]) -> list[EventRow]:
