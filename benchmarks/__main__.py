@@ -21,11 +21,10 @@ from benchmarks import (
     request_calls,
     stages,
     startup,
-    token_calls,
 )
 from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, replicas, served_models, stalls
+from benchmarks.serving import databases, replicas, served_models, stalls, token_calls
 from benchmarks.stored import replays
 
 ALL = (
