@@ -414,7 +414,7 @@ class Agent(Struct):
                 request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
-                        for event in self._corrected(reply.add(piece)):
+                        for event in self._corrected(await reply.added(piece)):
                             await emit(event)
                         if metered_request.is_outgrown:
                             await metered_request.afford()
@@ -454,7 +454,7 @@ class Agent(Struct):
         return take_text
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
-        await context.emit_all(self._corrected(reply.end()))
+        await context.emit_all(self._corrected(await reply.ended()))
         if reply.has_ended_open_thought:
             self.provider.show(SUFFIX, THINKS, "an answer ended a thought that its prompt had begun")
         elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":

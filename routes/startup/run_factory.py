@@ -74,7 +74,7 @@ async def opened_run_factory(
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = storage.replication.jobs(
-            settings.data_dir / JOBS,
+            settings.own_dir / JOBS,
             redactor,
             limit=settings.job_limit,
             time_limit_s=settings.job_time_limit_s,
