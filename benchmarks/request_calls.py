@@ -29,8 +29,9 @@ from app.storage.sessions import MessageRow, SessionRow
 from benchmarks.processes import child
 from benchmarks.upstream import order
 from routes.access.rate_limits import BoundedProtocol
-from routes.server import connections_of, create_server, listen
+from routes.server import connections_of, create_server
 from routes.services import Services, open_services
+from routes.workers.listening import listen
 
 WARM, COUNTED = 12, 40
 TURN = order(1, 0)

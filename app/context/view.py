@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -20,6 +21,7 @@ from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, for_models, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.core.time_slice import sliced
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
@@ -370,7 +372,10 @@ class RelayView(_OfModel):
             go_on=plan.go_on,
             parameters=self.parameters,
         )
-        counted = sum(map(counter.measure, request.whole()))
+        counted = 0
+        async with aclosing(sliced(request.whole())) as whole:
+            async for message in whole:
+                counted += counter.measure(message)
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
 

@@ -27,7 +27,7 @@ class EventSink(Protocol):
 class RunContext(Struct, frozen=True):
     """`run` is the run's id. The consumer of `events` writes them to the run's log before it takes the next one.
 
-    Events reach it by a shorter way if it has a `sink`: as the consumer has taken all before, they can be added at
+    Events reach it by a shorter way if it has a `sink`: the consumer has taken all before, so they can be added at
     once, in their order. Through the generator come those for which the sink is full, and the last one.
     """
 
