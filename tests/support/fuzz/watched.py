@@ -7,7 +7,9 @@ without doing so. Deterministic in one thing: a busy machine holds up the thread
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
+import signal
 import sys
 import threading
 import time
@@ -64,5 +66,6 @@ class WatchedServer(routes.server._Server):
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # where each thread is, for what takes long beside the loop
     routes.server._Server = WatchedServer  # type: ignore[misc]
     sys.exit(main())
