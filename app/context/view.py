@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -21,6 +21,7 @@ from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, for_models, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.core.time_slice import sliced
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
@@ -34,7 +35,6 @@ from tools.builtin.plan import NAME as PLAN
 from tools.builtin.recall_history import NAME as RECALL
 from tools.tool import Tool
 
-MANY = 400  # messages that are counted before others have their turn
 MOST_ANSWER = 4096  # tokens that are kept free for an answer, or a quarter of a smaller window
 SHAPES_PROMPT = (EFFORT, "chat_template_kwargs")  # parameters that templates may write into the prompt
 BODY_TOO_LONG = 413  # HTTP status: too many bytes, not too many tokens
@@ -67,7 +67,7 @@ class Fitted(Struct, frozen=True):
     @property
     def has_attachments(self) -> bool:
         """True if it has attachments. Their tokens are only estimated, so the counter is not calibrated with it."""
-        return any(message.attachments for message in self.request.messages)
+        return any(True for message in self.request.messages if message.attachments)
 
 
 class ViewedModel(CountedModel, Protocol):
@@ -274,7 +274,9 @@ class View(_OfModel):
         rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []
         compacted = self.histories.of(session, conversation.messages)
         if compacted and not (rows and rows[-1].upto > compacted.start):
-            compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+            if compacted.secrets != conversation.redactor.secrets:
+                compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+                compacted.secrets = conversation.redactor.secrets
             return compacted
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 
@@ -370,11 +372,10 @@ class RelayView(_OfModel):
             go_on=plan.go_on,
             parameters=self.parameters,
         )
-        whole = request.whole()
-        counted = sum(map(counter.measure, whole[:MANY]))
-        for at in range(MANY, len(whole), MANY):  # a client's history can have thousands of messages
-            await asyncio.sleep(0)
-            counted += sum(map(counter.measure, whole[at : at + MANY]))
+        counted = 0
+        async with aclosing(sliced(request.whole())) as whole:
+            async for message in whole:
+                counted += counter.measure(message)
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
 

@@ -66,11 +66,11 @@ class Provenance(Struct):
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
             sources = [*others, *filter(None, map(source_of, before))]
 
-            def look(made: Sequence[AskedCall] = made, sources: Sequence[Source] = sources) -> dict[str, str]:
+            def search(made: Sequence[AskedCall] = made, sources: Sequence[Source] = sources) -> dict[str, str]:
                 wanted = {call.id: QuotedCall(_written(call), tools, normalise_call) for call in made}
                 return library.quotations(wanted, sources, work)
 
-            found = await asyncio.to_thread(look)
+            found = await asyncio.to_thread(search)
         return found
 
     def _earlier(
