@@ -120,7 +120,7 @@ class LoopWatchdog:
             callback.f_trace_lines = False  # a mark: the next frame may be made at the same address
             self._callback, self._since_s = id(callback), self._last_s
         self._last_s = now_s
-        if (held_s := now_s - self._since_s) > max(self._longest.cpu_s, self._limit_s / 2):
+        if (held_s := now_s - self._since_s) > max(self._longest.cpu_s, BUSY_S):
             self._longest = Held(held_s, "callback", self._stack(frame))
 
     def _judge(self, beat_s: float, collected_s: float) -> None:
