@@ -99,6 +99,8 @@ class LoopWatchdog:
                 collected_s = self._collected_s
             idle_s = self._idle_every_s if worked_s > QUIET_S else min(2 * every_s, LONGEST_EVERY_S)
             every_s, before_s = BUSY_EVERY_S if waiting else idle_s, now_s
+        if waiting:
+            self._judge(self._beat_s or time.clock_gettime(self._clock), self._collected_s - collected_s)
 
     def _begin(self, now_s: float, gap_s: float) -> None:
         """Send a beat. For `gap_s` of CPU this thread could not look: one call into C held the interpreter."""
