@@ -67,7 +67,7 @@ class Fitted(Struct, frozen=True):
     @property
     def has_attachments(self) -> bool:
         """True if it has attachments. Their tokens are only estimated, so the counter is not calibrated with it."""
-        return any(message.attachments for message in self.request.messages)
+        return any(True for message in self.request.messages if message.attachments)
 
 
 class ViewedModel(CountedModel, Protocol):
@@ -274,7 +274,9 @@ class View(_OfModel):
         rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []
         compacted = self.histories.of(session, conversation.messages)
         if compacted and not (rows and rows[-1].upto > compacted.start):
-            compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+            if compacted.secrets != conversation.redactor.secrets:
+                compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+                compacted.secrets = conversation.redactor.secrets
             return compacted
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 

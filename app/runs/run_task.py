@@ -44,6 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
+from app.transcript.recent_histories import RecentHistories
 from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, as_sent, has_mark, is_of_app, sender_of
 from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
@@ -71,6 +72,7 @@ class RunTask:
     row: RunRow
     agent: Agent
     store: Store
+    histories: RecentHistories
     journal: LogWriter
     line: SessionQueue
     approvals: Approvals
@@ -212,10 +214,10 @@ class RunTask:
             await self.held()
         if self.row.state == "queued" and not self.left:
             await self._wait()
-        state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
+        state = SessionState() if self.begins_session else await self.histories.state(self.row.session)
         begins = self.left.begins if self.left else None
         conversation = conversation_of(
-            self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
+            self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins, redacted=True
         )
         if recorder := self.agent.scope.recorder:
             recorder.enter(StoredParts(self.row.id, self.log.put).keep)
@@ -235,7 +237,7 @@ class RunTask:
             beside = await self._recalled()
             await self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
-        tainted = any(message.untrusted for message in conversation.messages)
+        tainted = any(True for message in conversation.messages if message.untrusted)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
             self.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation

@@ -227,9 +227,7 @@ async def test_principals_share_the_loop_however_many_runs_one_has() -> None:
     hostile[0].cancel()  # while it waits or before: no turn is lost
     await other
     begun = slices[slices.index("ann") :]
-    assert begun.count("mallory") <= begun.count("ann") + 12, (
-        "one slice of each before the first turns"
-    )
+    assert begun.count("mallory") <= begun.count("ann") + 12, "one slice of each before the first turns"
     assert slices.count("ann") == 20
     await asyncio.gather(*hostile, return_exceptions=True)
     assert slices.count("mallory") == 9 * 20
