@@ -236,8 +236,16 @@ $(VENV)/.dev: $(VENV)/.serve
 
 # All tests with what takes too long for every change (tests/support/nightly.py): 200 kills of the server at random
 # moments, other examples for each property every night, answers of a million chunks, long conversations of a real model.
+# Then ten minutes of `make fire`.
 nightly: real-servers browser replica-programs image-programs client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
+	$(BIN)/python -m tests.tasks.fire --seconds 600 --runs 100
+
+# Deploy under fire: three servers of the last release behind nginx, replaced one by one with this tree while clients of
+# every lane follow runs of every kind, and servers, database and network fail. A minute; ARGS="--seed 7 --seconds 600".
+.PHONY: fire
+fire: $(VENV)/.dev replica-programs
+	@$(BIN)/python -m tests.tasks.fire $(ARGS)
 
 # The versions that are installed, for all installations to come: after `make test` has passed with newer ones, which
 # `.venv/bin/pip install --upgrade NAME` brings.

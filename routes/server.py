@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from importlib.metadata import version
 from types import FrameType
@@ -20,9 +21,10 @@ from starlette.middleware import Middleware
 
 from app.config.settings import Loaded, Settings
 from app.redaction.logs import log_as_json, log_as_text
+from app.runs.composition.loop_watch import watched_loop
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
-from parsing import parse
+from app.transcript.reply import compile_patterns
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
@@ -49,7 +51,7 @@ from routes.services import Services, open_services
 from routes.workers.channel import Channel, Place
 from routes.workers.listening import CannotServe, listen
 from tools.base.patterns import compile_all
-from tools.base.tasks import in_background, wait_at_most
+from tools.base.tasks import alone, in_background, wait_at_most
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 # What Python waits for before it looks for garbage that refers to itself. A request leaves none; to look through what
@@ -165,7 +167,8 @@ async def _serve(settings: Settings, listener: socket.socket | None) -> None:
         tame_garbage_collector()
         watching = asyncio.create_task(OpenFileLimit().watch_forever(), name="open files")
         try:
-            await _Server(config, services, channel).serve([listener] if listener else [])
+            with watched_loop(services.metrics, settings.data_dir) if settings.loop_watchdog else nullcontext():
+                await _Server(config, services, channel).serve([listener] if listener else [])
         finally:
             watching.cancel()
 
@@ -185,8 +188,8 @@ def tame_garbage_collector() -> None:
 
 def warm_up() -> None:
     """Build what the first run would wait for: patterns, and the validator of its request."""
+    alone(compile_patterns)
     compile_all()
-    parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
 
 

@@ -11,7 +11,7 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 - A log that has something pending is in the batch. What is pending is taken only when the write begins, so that deltas
   which arrived meanwhile leave as one row, and numbers (`seq`) are given in the order of the log.
 - `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
-  the store. One that waits for the next event may take it there and then (`Watcher`): no task has to be woken.
+  the store. One that waits for text writes it there and then (`Watcher`): no task has to be woken.
 - Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
 - If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
   nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, get_args
 
 from msgspec import Struct, field
 
@@ -41,11 +41,13 @@ from app.core.events import (
     RunFailed,
     RunStarted,
     TextDelta,
+    TextReclassified,
     ToolFinished,
     encode,
 )
 from app.core.observers import ObservedRun, ObserveEvent, Observers
 from app.log.documents import Documents, OpenDrafts
+from app.log.log_compaction import DELTAS
 from app.log.redacted_rows import redacted_row
 from app.redaction.events import RedactedEvents
 from app.redaction.redactor import Redactor
@@ -60,8 +62,7 @@ SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
-Take = Callable[[EventRow], bool]
-"""Take an event, or return False, having done nothing, if it has to wait for the reader's task. It must not raise."""
+_IN_PARTS = frozenset((*get_args(Delta), TextReclassified))  # of a text in which a secret may stand
 
 
 def _ignore(*_: object) -> None:
@@ -102,10 +103,10 @@ NO_LISTENERS = Listeners()
 
 
 class Watcher(Struct):
-    """A place in a log. While it waits there, `take` is offered the next event as soon as that is durable."""
+    """A place in a log. Text that it waits for is offered to `write`, which must not raise; False: it did nothing."""
 
     seq: int
-    take: Take | None = None
+    write: Callable[[EventRow], bool] | None = None
 
 
 class RunLog:
@@ -139,7 +140,7 @@ class RunLog:
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
-        for redacted in self._redacted.add(event):
+        for redacted in self._redacted.add(event) if type(event) in _IN_PARTS else (*self._redacted.end(), event):
             if type(redacted) is TextDelta and len(redacted.text) <= MAX_DELTA:  # as a rule
                 self._pending.append(redacted)
             elif isinstance(redacted, Delta):
@@ -149,10 +150,13 @@ class RunLog:
         self._journal.announce(self)
 
     def _add_whole(self, event: AgentEvent) -> None:
+        data, redactor = encode(event), self._journal.redactor
+        if not redactor.is_clean_json(data) and (redacted := redactor.redact_value(event)) is not event:
+            event, data = redacted, encode(redacted)
         if self._drafts.open or type(event) is DocumentStarted:
             self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(event)]
         else:
-            self._pending.append(Encoded(event.type, encode(event)))
+            self._pending.append(Encoded(event.type, data))
         if self._observe and not self.failure:
             self._observe(event)
 
@@ -181,7 +185,7 @@ class RunLog:
         return self._kept[begin : begin + PAGE]
 
     async def news(self, watcher: Watcher | None = None) -> None:
-        """Wait until there is something new, which the watcher has not taken."""
+        """Wait until there is something new, which the watcher has not written."""
         waiting = asyncio.get_running_loop().create_future()  # an asyncio.Event would be made anew for each batch
         self._waiting[waiting] = watcher
         try:
@@ -218,10 +222,7 @@ class RunLog:
         self.ended = rows[-1].type in TERMINAL
         if self.ended:
             self._on_failure = _ignore  # of a run that is over: it would keep the run's task until garbage is collected
-        if len(rows) == 1 and not self.ended:
-            self._offer(rows[0])
-        else:
-            self.wake()
+        self.wake(rows[0] if len(rows) == 1 and rows[0].type in DELTAS else None)
         if self._on_rows:
             self._on_rows(rows)
         for row in rows:
@@ -243,21 +244,15 @@ class RunLog:
         self._kept += rows
         del self._kept[:-KEPT]
 
-    def _offer(self, row: EventRow) -> None:
-        """Wake the watchers that do not take the event at once."""
-        for waiting, watcher in [*self._waiting.items()]:
+    def wake(self, text: EventRow | None = None) -> None:
+        """Wake the watchers, but for those that write this text at once."""
+        for waiting, watcher in self._waiting.items():
             if waiting.done():
                 continue
-            if watcher and watcher.take and row.seq == watcher.seq + 1 and watcher.take(row):
-                watcher.seq = row.seq
+            if text and watcher and watcher.write and text.seq == watcher.seq + 1 and watcher.write(text):
+                watcher.seq = text.seq
             else:
                 waiting.set_result(None)
-
-    def wake(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
 
     def refuse(self, failure: StoreFailed) -> None:
         """Take nothing more: the store refused, or another server goes on with the run."""

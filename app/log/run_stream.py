@@ -24,7 +24,7 @@ async def watched(
     *,
     audience: AbstractContextManager[None],
 ) -> AsyncGenerator[list[EventRow], None]:
-    """The run's events behind the watcher, as they become durable, up to the terminal one; not those that it takes.
+    """The run's events behind the watcher, as they become durable, up to the terminal one; not what it writes.
 
     `log_of` is the log while the run is under way; `audience` is entered while they are read.
     """
@@ -43,6 +43,7 @@ async def watched(
                 yield rows
             if not rows or rows[-1].type in TERMINAL:
                 return
+            rows = None  # while it waits, which may be for long
 
 
 def page_of(rows: list[EventRow]) -> list[EventRow]:

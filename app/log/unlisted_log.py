@@ -13,7 +13,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from app.core.events import TERMINAL
-from app.log.event_writer import NO_LISTENERS, PAGE, EventWriter, Listeners, RunLog
+from app.log.event_writer import NO_LISTENERS, PAGE, EventWriter, Listeners, RunLog, Watcher
 from app.log.log_compaction import joined_rows, rest_after
 from app.log.redacted_rows import redacted_row
 from app.log.run_stream import page_of
@@ -42,20 +42,26 @@ class UnlistedLog(RunLog):
         if isinstance(change, OUTLIVING):
             self._changes.append(redacted_row(change, self._journal.redactor))
 
-    async def pages(self, after: int) -> AsyncGenerator[list[EventRow], None]:
-        """The events behind `after`, as they come, up to the terminal one."""
+    async def pages(self, watcher: Watcher) -> AsyncGenerator[list[EventRow], None]:
+        """The events behind the watcher, as they come, up to the terminal one; not what it writes."""
         while True:
             self.publish_pending()
-            if self.last_seq > after:
-                rows = self._behind(after)
-                after = rows[-1].seq
+            if self.last_seq > watcher.seq:
+                rows = self._behind(watcher.seq)
+                watcher.seq = rows[-1].seq
                 yield rows
                 if rows[-1].type in TERMINAL:
                     return
             elif self.ended:
                 return
             else:
-                await self.news()
+                await self.news(watcher)
+
+    def wake(self, text: EventRow | None = None) -> None:
+        if self._pending and not self.ended and any(watcher and watcher.write for watcher in self._waiting.values()):
+            self.publish_pending()
+        else:
+            super().wake(text)
 
     def publish_pending(self) -> None:
         if self._pending:

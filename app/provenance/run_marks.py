@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from weakref import WeakMethod
+from weakref import ref
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ class RunMarks(Struct, weakref=True):
     ordinary: Callable[[], Iterable[str]] = tuple
     instructions: str = ""  # of a client
     _known: KnownText | None = None
-    _conversation: Conversation | None = None
+    _watched: ref[Conversation] | None = None  # which has `watch`: a cycle would wait for the garbage collector
     _outside: bool = False  # messages that are untrusted hold text from outside
     _found: dict[str, Source | None] = field(default_factory=dict)  # of texts that were read before
     _marks: dict[str, Sequence[int]] = field(default_factory=dict)  # of results, by their call
@@ -63,9 +63,8 @@ class RunMarks(Struct, weakref=True):
 
         Raises StoreFailed.
         """
-        self._known, self._conversation = await self.index.known(self.principal), conversation
-        watching = WeakMethod(self.watch)  # it has the conversation: a cycle would wait for the garbage collector
-        conversation.watch = lambda message: watch(message) if (watch := watching()) else message
+        self._known, self._watched = await self.index.known(self.principal), ref(conversation)
+        conversation.watch = self.watch
         if turn is None:
             return None
         self._outside = turn.outside
@@ -161,6 +160,10 @@ class RunMarks(Struct, weakref=True):
             asked = next((one.text for one in self._conversation.messages if one.role == "user"), message.text)
             self._title = title_of(asked)
         self._known.add(row, self._title)
+
+    @property
+    def _conversation(self) -> Conversation | None:
+        return self._watched() if self._watched else None
 
     def _messages(self) -> list[Message]:
         return list(self._conversation.messages) if self._conversation else []

@@ -21,7 +21,7 @@ from app.core.log_context import task_of_run
 from app.core.notifier import Notifier
 from app.core.profile_spec import TEMPORARY, modes_in
 from app.documents.library import Library
-from app.log.event_writer import EventWriter, Listeners, Take, Watcher, observer_of
+from app.log.event_writer import EventWriter, Listeners, Watcher, observer_of
 from app.log.run_stream import watched
 from app.log.terminal_retry import TerminalRetry
 from app.log.unlisted_log import UnlistedLog, UnlistedWriter
@@ -46,6 +46,7 @@ from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
 from app.storage.sessions import ConversationKey, SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
+from app.transcript.recent_histories import RecentHistories
 from app.transcript.run_request import (
     MAX_LINE,
     ConversationMoved,
@@ -104,6 +105,7 @@ class RunManager:
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line: SessionQueue = SessionQueue()
+        self._histories = RecentHistories(store, journal.redactor)
         self._lost = TerminalRetry(store, approvals)
         self.outboxes = list(outboxes)
         self._publish = publish
@@ -244,6 +246,7 @@ class RunManager:
             row=row,
             agent=agent,
             store=self._store,
+            histories=self._histories,
             journal=UnlistedWriter(self._journal) if unlisted else self._journal,
             line=self._line,
             approvals=self.approvals,
@@ -301,14 +304,10 @@ class RunManager:
             self.ledger.observers.leave(run)
 
     def changes_with(self, row: RunRow, events: Sequence[EventRow]) -> Sequence[Change]:
-        """Return what is to be written with events of a run; nothing for a temporary conversation.
-
-        Nothing goes with the text of a token either, but for a run that is recorded.
-        """
-        if len(events) == 1 and events[0].type == TextDelta.type and LANE not in row.policy:
+        """Return what is to be written with events of a run; nothing for a temporary conversation."""
+        is_token = len(events) == 1 and events[0].type == TextDelta.type
+        if (is_token and LANE not in row.policy) or TEMPORARY in modes_in(row.policy):
             return ()
-        if TEMPORARY in modes_in(row.policy):
-            return []
         return [change for outbox in self.outboxes for change in outbox(row, events)]
 
     async def _time_in(self, session: str | None) -> float:
@@ -365,20 +364,18 @@ class RunManager:
         if live and live.task:
             await asyncio.wait([live.task])
 
-    def watch(self, run: str, after: int, take: Take | None = None) -> AsyncGenerator[list[EventRow], None]:
-        """The run's events behind the cursor `after`, as they become durable, up to the terminal one.
-
-        An event for which the caller waits may be offered to `take` instead (`Watcher`).
-        """
+    def watch(self, run: str, after: int, watcher: Watcher | None = None) -> AsyncGenerator[list[EventRow], None]:
+        """The run's events behind the cursor `after`, as they become durable, up to the terminal one."""
+        watcher = watcher or Watcher(after)
         if unlisted := self._unlisted.get(run):
-            return unlisted.pages(after)
+            return unlisted.pages(watcher)
         audience = live.audience if (live := self._live.get(run)) else nullcontext()
         return watched(
             self._store,
             lambda: live.log if (live := self._live.get(run)) else None,
             self._lost,
             run,
-            Watcher(after, take),
+            watcher,
             audience=audience,
         )
 

@@ -53,6 +53,7 @@ from tools.base.pause_check import Paused
 LATE_S = 90.0  # from which on a time counts as missed
 MOST_WAIT_S = 60.0
 RETRY_S = 60.0  # until what stayed due is tried again
+STORE_RETRY_S = 5.0  # until the store is: a database restarts in seconds
 BY = "schedule"
 UNDER_WAY = "Run {run} of the time before is still under way."
 UNLINKED = "{member}, who has set it, is not linked any more, so it is switched off."
@@ -231,7 +232,7 @@ class Scheduler:
         return min(MOST_WAIT_S, max(0.0, min(times) - self._clock()))
 
     async def _look_once(self) -> None:
-        least_s = RETRY_S
+        least_s = STORE_RETRY_S
         try:
             await self.look()
             least_s = 0.0

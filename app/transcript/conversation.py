@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -35,8 +36,12 @@ class Conversation:
     `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
     until they are. `log_event(event)` adds an event to the run's log at once, for code that runs beside the run's task.
     Secrets are hidden from the model as well: what it does not know it cannot give away. `begins` is the position of
-    the first message of the run under way (`run`).
+    the first message of the run under way (`run`). `redacted`: the messages are it already.
     """
+
+    _started: frozenset[str] = frozenset()
+    _handed: frozenset[str] = frozenset()
+    logged_tasks: Mapping[str, RemoteTask] = MappingProxyType({})  # by the calls that became tasks of MCP servers
 
     def __init__(
         self,
@@ -51,11 +56,12 @@ class Conversation:
         clock: Callable[[], float] = time.time,
         begins: int = 0,
         run: str = "",
+        redacted: bool = False,
     ) -> None:
         self.session = session
         self.run = run
         self.begins = begins
-        self.messages = [redactor.redact_value(message) for message in messages]
+        self.messages = messages if redacted else [*map(redactor.redact_value, messages)]
         self.record = record
         self.recorder: Recorder | None = None  # of the run under way, if that is recorded
         self.watch: Callable[[Message], Message] = _as_it_is  # each message before it is kept
@@ -64,11 +70,8 @@ class Conversation:
         self._keep = keep
         self._clock = clock
         self.redactor = redactor
-        self._started = frozenset[str]()
         self.logged_starts: Collection[str] = ()  # calls that the server before had started
-        self.logged_tasks: Mapping[str, RemoteTask] = {}  # by the calls that have become tasks of MCP servers
         self.goes_on = False  # the run under way ends here, and the next server goes on with it
-        self._handed = frozenset[str]()
         self.drafts = DocumentDrafts(run)
         self._stopped: dict[str, tuple[str, bool]] = {}
 

@@ -44,7 +44,7 @@ class ReplyCalls:
         self.sealed: dict[int | None, OpaqueMetadata] = {}  # of a native call, or of all
         self.written: dict[int, list[str]] = {}  # the arguments of native calls, as they came
         self._open: dict[str, str] = {}  # calls that have begun and not ended, with their names
-        self.encoded_anew = frozenset[str]()  # calls whose arguments cannot go back so
+        self.encoded_anew: frozenset[str] = frozenset()  # calls whose arguments cannot go back so
         self._text = text
         self._new_id = new_id
         self._id_for_client = id_for_client

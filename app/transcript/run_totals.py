@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -67,7 +66,7 @@ class RunTotals(Struct):
     cost: float | None = None
     times: RunTimes = field(default_factory=RunTimes)
     actions: dict[str, Action] = field(default_factory=dict)
-    notices: Counter[tuple[str, str]] = field(default_factory=Counter)
+    notices: dict[tuple[str, str], int] = field(default_factory=dict)
     failures: int = 0
     warned: bool = False
 
@@ -124,7 +123,8 @@ class RunTotals(Struct):
 
     def remember(self, kind: str, fields: dict[str, Any]) -> None:
         if kind == Notice.type:
-            self.notices[fields["code"], fields["message"]] += 1
+            notice = fields["code"], fields["message"]
+            self.notices[notice] = self.notices.get(notice, 0) + 1
             self.warned |= fields["message"] == FAILING
             return
         if kind == ToolRejected.type and fields["reason"] in NEVER_MADE:  # of two twins, the other is the action

@@ -12,13 +12,12 @@ from ipaddress import IPv4Address, IPv6Network
 from typing import Any, ClassVar
 
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http import flow_control
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
-from routes.protocol.sse import WRITE
+from routes.protocol.sse import CLIENT, Client
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -34,34 +33,11 @@ HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a re
 
 
 class LeanEvent(asyncio.Event):
-    """An event whose waiters are a list: the deque that each connection would have takes 600 bytes."""
+    """An event whose waiters are a list: the deques of uvicorn's two events would take 1,400 bytes a connection."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, is_set: bool = False) -> None:
         self._waiters: Any = []
-
-
-class FlowControl(flow_control.FlowControl):
-    """uvicorn's, whose event is made when the client reads too slowly: each connection would have one."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self.read_paused = False
-        self.write_paused = False
-
-    async def drain(self) -> None:
-        if self.write_paused:
-            await self._is_writable_event.wait()
-
-    def pause_writing(self) -> None:
-        if not self.write_paused:
-            self.write_paused = True
-            self._is_writable_event = LeanEvent()
-
-    def resume_writing(self) -> None:
-        if self.write_paused:
-            self.write_paused = False
-            self._is_writable_event.set()
+        self._value = is_set
 
 
 class RateLimiter:
@@ -146,15 +122,6 @@ class HeadHolder:
             self._transport.write(self._head + part)
 
 
-def write_part(cycle: RequestResponseCycle, part: bytes) -> bool:
-    """Write a part of a body that has begun, as its `send` would; return False if that would wait, or write nothing."""
-    is_chunked = cycle.chunked_encoding and not cycle.response_complete
-    if cycle.flow.write_paused or cycle.disconnected or not is_chunked:
-        return False
-    cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
-    return True
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a limit for headers and URL, in bytes and in time: by itself it has none.
 
@@ -167,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _lingering = 0  # of refused connections, in all of the process
     _no_pipeline: ClassVar[deque[Any]] = deque(maxlen=0)  # for all: a deque of its own takes 760 bytes
     # With more attributes than uvicorn's 28 and two, the dict of each connection would take 1,300 bytes more.
-    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow")
+    __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow", "leaves")
 
     @classmethod
     def within(cls, room: Connections, on_closed: Callable[[], None] | None = None) -> type[BoundedProtocol]:
@@ -178,12 +145,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arrived = self._parsed = 0  # bytes of the current request's head: what came, what the parser has reported
         self._in_head = True
         self._refused = False
+        self.leaves: Callable[[], None] | None = None  # called when the client of the response under way leaves
         self._answered: RequestResponseCycle | None = None  # `cycle` may be that of a request behind it
         self._refusal = 400, "bad_request", "This is not HTTP/1.1. Send a well-formed request."
         self._too_slow: asyncio.TimerHandle | None = None
         super().connection_made(transport)
         self.pipeline = self._no_pipeline
-        self.flow = FlowControl(transport)
+        self.flow._is_writable_event = LeanEvent(is_set=True)
         transport.set_write_buffer_limits(WRITE_BUFFER)
         self._peer = Peer(transport)
         address = self.client[0] if self.client else None
@@ -256,7 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.message_event = LeanEvent()
         HeadHolder(self.cycle)
-        self.scope["state"][WRITE] = partial(write_part, self.cycle)
+        self.scope["state"][CLIENT] = Client(self.cycle, self)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answered = cycle
@@ -298,6 +266,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
+        if self.leaves:
+            self.leaves()
         return cycle.response_started
 
     def _let_linger_no_more(self) -> None:

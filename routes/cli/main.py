@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -135,6 +136,11 @@ def _serve(args: argparse.Namespace, environ: Environ) -> int:
             from routes.workers.parent import serve_workers
 
             return serve_workers(loaded.settings, [sys.executable, "-P", "-m", "routes.cli.main", *args.words], environ)
+        from tools.base.tasks import alone
+        from tools.sandbox.sandbox import find_sandbox
+
+        if not loaded.settings.unsafe_no_sandbox:  # its trials are remembered: 50 ms, beside the imports
+            Thread(target=alone, args=(find_sandbox,), name="sandbox").start()
         from routes.server import serve
         from routes.workers.channel import Place
     return serve(loaded, Place(*args.as_worker) if args.as_worker else None)

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from app.core.attachments import File
 from app.core.events import ToolHanded
 from app.core.rules import WhenAbsent
+from app.log.event_writer import Watcher
 from app.runs.connections import OpenStream
 from app.runs.run_options import RunOptions
 from app.storage.principals import Principal
@@ -230,9 +231,10 @@ class Serving(Struct, frozen=True):
 
     def _stream(self, turn: Turn) -> Response:
         on_leave = None if self._goes_on else partial(self._leave, turn.run)
-        pages, attended = self._pages(turn, after=0), self.attendance.attending(turn.run)
-        frames = lane_frames(pages, self.lane.encoder(turn), attended, self.lane.parting)
-        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave)
+        encoder, watcher = self.lane.encoder(turn), Watcher(0)
+        pages, attended = self._pages(turn, 0, watcher), self.attendance.attending(turn.run)
+        frames = lane_frames(pages, encoder, attended, self.lane.parting)
+        return EventStreamResponse(self.place, frames, self._headers(turn), on_leave, (watcher, encoder.frames))
 
     async def _collect(self, request: Request, turn: Turn) -> Response:
         try:
@@ -256,8 +258,8 @@ class Serving(Struct, frozen=True):
     def _headers(self, turn: Turn) -> dict[str, str]:
         return {"X-Run-Id": turn.run, "X-Session-Id": turn.session} | dict(self.lane.headers)
 
-    def _pages(self, turn: Turn, after: int) -> Pages:
-        pages = self.services.runs.watch(turn.run, after)
+    def _pages(self, turn: Turn, after: int, watcher: Watcher | None = None) -> Pages:
+        pages = self.services.runs.watch(turn.run, after, watcher)
         hands_over = model_choice(turn.request.model).agent and turn.request.tools
         return self._with_calls_remembered(pages, turn.run) if hands_over else pages
 

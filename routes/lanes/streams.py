@@ -36,12 +36,8 @@ async def lane_frames(
         async with aclosing(pages):
             async for rows in pages:
                 ends = rows[-1].type in TERMINAL
-                if len(rows) == 1 and not ends:  # a token, most of the time
-                    if text := encoder.frames(rows[0]):
-                        yield text.encode()
-                else:
-                    for piece in _pieces(rows, encoder, ends=ends):
-                        yield piece
+                for piece in _pieces(rows, encoder, ends=ends):
+                    yield piece
                 if ends or encoder.over:
                     return
     if parting:

@@ -28,9 +28,9 @@ from routes.protocol.errors import SAFE_HEADERS, AnswerError, Refused, native_er
 from routes.protocol.refusals import FORESEEN, refuse
 from routes.protocol.requests import admins_only
 from routes.protocol.route import Endpoint, Route
-from routes.protocol.sse import STREAM, WRITE
+from routes.protocol.sse import CLIENT, STREAM
 from tools.base.patterns import lazy_pattern
-from tools.base.tasks import import_in_thread
+from tools.base.tasks import alone, import_in_thread
 
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 CLOSED_TO_MEMBERS = ("/sign-ins", "/member-codes", "/tokens", "/people")
@@ -113,8 +113,8 @@ class StreamingApplication(Starlette):
         middleware: Sequence[Middleware] = (),
         answer: AnswerError = native_error,
     ) -> None:
-        served = [ServedRoute(row) for row in routes]
-        super().__init__(routes=[*served, _LateRoutes()] if late else served, middleware=middleware)
+        served = [*map(ServedRoute, routes), *([_LateRoutes()] if late else [])]
+        super().__init__(routes=served, middleware=middleware)
         self._late = late
         self._loading: asyncio.Task[None] | None = None
         self._answer = answer
@@ -127,16 +127,16 @@ class StreamingApplication(Starlette):
         return [route for route in self.routes if isinstance(route, ServedRoute)]
 
     async def _load(self, late: Callable[[StreamingApplication], Sequence[Route]]) -> None:
-        self.router.routes[-1:] = await asyncio.to_thread(lambda: [ServedRoute(row) for row in late(self)])
+        self.router.routes[-1:] = await asyncio.to_thread(alone, lambda: [*map(ServedRoute, late(self))])
         self._late = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})
         enter_request(Headers(scope=scope).get("x-request-id"))
-        write = state.pop(WRITE, None)  # refers to what refers to this scope
+        client = state.pop(CLIENT, None)  # refers to what refers to this scope
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
-            await stream.send_events(receive, send, write)
+            await stream.send_events(send, client)
 
     def build_middleware_stack(self) -> ASGIApp:
         app: ASGIApp = self.router

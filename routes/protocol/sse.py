@@ -1,7 +1,7 @@
 """A run's log as Server-Sent Events: `id:` is the sequence number, `event:` the type, `data:` the JSON.
 
-The response is our own, not sse-starlette's: no lock and no layer, and a stream that lasts two tasks. A token is
-written where it is committed (`DirectFrames`); one that has to wait costs one await of the server's `send`.
+The response is our own, not sse-starlette's: no lock, no layer and no second task. A token is written where it is
+committed (`Watcher`); one that has to wait costs one await of the server's `send`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.core.events import TERMINAL
-from app.log.event_writer import Take
+from app.log.event_writer import Watcher
 from app.runs.connections import OpenStream
 from app.runs.run_manager import RunManager
 from app.storage.runs import EventRow, RunRow
 from routes.protocol.errors import SAFE_HEADERS, Refused
 from routes.protocol.numbers import MAX_QUOTED, whole_number
 
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 PING_S = 15
 PIECE = 16_384  # characters
 # A browser comes back after a second. Part of the first event: clients exist that take it for an event of its own.
 RETRY = b"retry: 1000\n"
-PING: Message = {"type": "http.response.body", "body": b": ping\n\n", "more_body": True}
+PING = b": ping\n\n"
 NOTHING: Message = {"type": "http.response.body", "body": b"", "more_body": True}
 END: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 HEADERS = SAFE_HEADERS | {
@@ -36,7 +40,7 @@ HEADERS = SAFE_HEADERS | {
     "X-Accel-Buffering": "no",
     "Content-Type": "text/event-stream; charset=utf-8",
 }
-WRITE = "write"  # where `scope["state"]` has a function that writes a part of a body at once, or returns False
+CLIENT = "client"  # where `scope["state"]` has the Client of the response
 STREAM = "stream"  # where `scope["state"]` has the response whose events are still to be sent
 ATTENDED_AFTER_S = 0.5  # until then a client that leaves is not noticed
 PARTING_S = 0.5  # for the end of a stream that is cut to be written; a reader that has stalled does not take it
@@ -70,9 +74,6 @@ def pieces(
 
     `last` is the type of the last one.
     """
-    if len(rows) == 1:  # a token, most of the time
-        yield last(frame(rows[0]).encode())
-        return
     waiting, size = list[str](), 0
     for row in rows:
         text = frame(row)
@@ -84,32 +85,59 @@ def pieces(
     yield last("".join(waiting).encode())
 
 
-class DirectFrames:
-    """Writes the frame of an event that a stream waits for, if the client takes it at once.
-
-    `write` is set when the stream has begun.
-    """
-
-    __slots__ = ("write",)
-
-    def __init__(self) -> None:
-        self.write: WritePart | None = None
-
-    def take(self, row: EventRow) -> bool:
-        return self.write is not None and self.write(frame(row).encode())
+Frames = Callable[[EventRow], str]
 
 
-async def frames(runs: RunManager, run: str, after: int, take: Take | None = None) -> AsyncGenerator[bytes, None]:
+class Client:
+    """The client of a response: no task is needed to write to it, or to see that it leaves."""
+
+    __slots__ = ("_connection", "_cycle")
+
+    def __init__(self, cycle: RequestResponseCycle, connection: Any) -> None:
+        self._cycle, self._connection = cycle, connection
+
+    @property
+    def has_left(self) -> bool:
+        return self._cycle.disconnected
+
+    @property
+    def _takes(self) -> bool:
+        cycle = self._cycle
+        is_chunked = cycle.chunked_encoding and not cycle.response_complete
+        return is_chunked and not (cycle.flow.write_paused or cycle.disconnected)
+
+    def write(self, part: bytes) -> None:
+        """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one."""
+        if self._takes:
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
+
+    def write_event(self, frames: Frames, row: EventRow) -> bool:
+        """Write an event as `send` would; return False if that would wait: then no frames are made."""
+        if not self._takes:
+            return False
+        if part := frames(row).encode():
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+        return True
+
+    def watch(self, leaves: Callable[[], None] | None) -> None:
+        """Have `leaves` called once it has left."""
+        self._connection.leaves = leaves
+        if leaves and self.has_left:
+            leaves()
+
+
+async def frames(runs: RunManager, run: str, watcher: Watcher) -> AsyncGenerator[bytes, None]:
     """Frames of events; events that are there at once leave in one piece."""
     prefix = RETRY
-    async with aclosing(runs.watch(run, after, take)) as pages:
+    async with aclosing(runs.watch(run, watcher.seq, watcher)) as pages:
         async for rows in pages:
             for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
                 prefix = b""
+            del rows, piece  # while it waits, which may be for long
 
 
-WritePart = Callable[[bytes], bool]  # writes a part of a body, or returns False if it has to be sent
+Direct = tuple[Watcher, Frames]  # writes text by itself once a stream has begun
 OnLeave = Callable[[], Awaitable[None]]
 
 
@@ -118,8 +146,8 @@ def event_stream(
 ) -> EventStreamResponse:
     """The response only reads the log: a client that leaves does not stop the run."""
     named = {"X-Run-Id": row.id, "X-Session-Id": row.session}
-    direct = DirectFrames()
-    return EventStreamResponse(place, frames(runs, row.id, after, direct.take), named, on_leave, direct)
+    watcher = Watcher(after)
+    return EventStreamResponse(place, frames(runs, row.id, watcher), named, on_leave, (watcher, frame))
 
 
 class EventStreamResponse(Response):
@@ -138,17 +166,16 @@ class EventStreamResponse(Response):
         events: AsyncGenerator[bytes, None],
         headers: Mapping[str, str] | None = None,
         on_leave: OnLeave | None = None,
-        direct: DirectFrames | None = None,
+        direct: Direct | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.raw_headers = [*RAW_HEADERS, *_encoded(headers or {})]
-        self._attendant: asyncio.Task[None] | None = None
-        self._begun = False
+        self._timer: asyncio.TimerHandle | None = None
         self._place = place
         self._events = events
         self._on_leave = on_leave
-        self._direct = direct or DirectFrames()
+        self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
@@ -160,29 +187,26 @@ class EventStreamResponse(Response):
         else:
             scope["state"][STREAM] = self
 
-    async def send_events(self, receive: Receive, send: Send, write: WritePart | None = None) -> None:
+    async def send_events(self, send: Send, client: Client) -> None:
         """Until they end, the client leaves or the place is closed."""
-        attendant: asyncio.Task[None] | None = None
         try:
             await self._send_head(send)  # as late as the reader takes it: the place may be closed meanwhile
             async with asyncio.timeout(None) as until, aclosing(self._events) as events:
                 self._place.cut = partial(expire, until)
                 loop = asyncio.get_running_loop()
-                attending = loop.call_later(self.attended_after_s, self._begin_to_attend, receive, send)
+                self._timer = loop.call_later(self.attended_after_s, self._attend, client)
                 try:
-                    ended = not self._place.closed and await self._send_bodies(events, send, write)
+                    ended = not self._place.closed and await self._send_bodies(events, send, client)
                 finally:
-                    attending.cancel()
-                    attendant, self._attendant = self._attendant, None  # its traceback refers to this response
-                    if attendant:
-                        attendant.cancel()
+                    self._timer.cancel()
+                    client.watch(None)
                 if not ended:
                     await send(END)
         except TimeoutError:
             if not until.expired():
                 raise
             self._place.leave()
-            await self._end_early(send, left=attendant is not None and attendant.done())
+            await self._end_early(send, left=client.has_left)
         finally:
             self._place.leave()
 
@@ -190,33 +214,27 @@ class EventStreamResponse(Response):
         head, self.raw_headers = self.raw_headers, []  # not kept as long as the stream lasts
         await send({"type": "http.response.start", "status": self.status_code, "headers": head})
 
-    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, write: WritePart | None) -> bool:
+    async def _send_bodies(self, events: AsyncGenerator[bytes, None], send: Send, client: Client) -> bool:
         """Return True if the end has left with the last one."""
         async for body in events:
-            self._begun, last = True, type(body) is Last
+            last = type(body) is Last
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return True
-            self._direct.write = write
+            if self._direct:
+                watcher, frames = self._direct
+                watcher.write = partial(client.write_event, frames)
+            del body
         return False
 
-    def _begin_to_attend(self, receive: Receive, send: Send) -> None:
-        self._attendant = asyncio.create_task(self._attend(receive, send, self._place.cut))
+    def _attend(self, client: Client) -> None:
+        """End the stream when the client leaves, and keep the connection awake."""
+        client.watch(self._place.cut)
+        self._keep_awake(client, b"")
 
-    async def _attend(self, receive: Receive, send: Send, end: Callable[[], None]) -> None:
-        """Keep the connection awake, and `end` the stream when the client has left."""
-        if not self._begun:
-            await send(NOTHING)  # a head that waits for the first event does so no longer
-        while True:
-            try:
-                async with asyncio.timeout(self.ping_s):
-                    message = await receive()
-            except TimeoutError:
-                await send(PING)  # as late as the reader takes it
-                continue
-            if message["type"] == "http.disconnect":
-                end()
-                return
+    def _keep_awake(self, client: Client, part: bytes = PING) -> None:
+        client.write(part)  # where it would wait, much is to be sent anyway
+        self._timer = asyncio.get_running_loop().call_later(self.ping_s, self._keep_awake, client)
 
     async def _end_early(self, send: Send, *, left: bool) -> None:
         if not left:

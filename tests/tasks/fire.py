@@ -1,9 +1,9 @@
 """`make fire`: deploy under fire. Three servers behind nginx on PostgreSQL, replaced one after the other.
 
 Meanwhile clients of every lane follow runs of every kind, and in between servers are killed and frozen, the database
-restarts and the network stalls. It prints the schedule of faults and a table, and fails if an event was lost or doubled,
-a call was made twice, a run has not exactly one end, or a client waits for ever. How long a silence lasts is in the table
-only: that depends on the machine.
+restarts and the network stalls. It prints the schedule of faults and a table, and fails if an event was lost or
+doubled, a call was made twice, a run has not exactly one end, or a client waits for ever. How long a silence lasts is
+in the table only: that depends on the machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -48,15 +49,26 @@ class Outcome(Struct):
     watches: list[Watch] = field(default_factory=list)
     faults: list[Done] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # what must not be
+    start: float = field(default_factory=time.monotonic)
+    still_s: float = 0.0
 
     def print(self) -> None:
         print(f"\n{report.runs_table(self.watches)}\n\n{report.faults_table(self.faults, self.watches)}")
+        print(f"\n{report.silences(self.faults, self.watches, self.start)}")
+        print(f"This program itself stood still for {self.still_s:.1f} s at most: so busy was the machine.")
         print(f"\n{report.refusals_table(self.watches)}\n")
-        print(f"{report.errors_table(self.watches, self.faults[0].start)}\n")
+        print(f"{report.errors_table(self.watches, self.start)}\n")
         print("\n".join(self.wrong) or "Nothing was lost, doubled, made twice or left without its end.", flush=True)
 
 
-async def burn(folder: Path, postgres: Cluster, options: argparse.Namespace) -> Outcome:
+def burnt(folder: Path, words: Sequence[str]) -> Outcome:
+    """The outcome of a fire with these arguments."""
+    options = parsed(words)
+    with ThreadPoolExecutor(1) as starter, cluster() as postgres:
+        return asyncio.run(_burn(folder, postgres, starter, options))
+
+
+async def _burn(folder: Path, postgres: Cluster, starter: Executor, options: argparse.Namespace) -> Outcome:
     old, why = released(options.last)
     print(f"From {options.last} to this tree, seed {options.seed}, in {folder}." + f" {why}." * bool(why), flush=True)
     outcome, mcp = Outcome(), TaskServer(ERAS[0])
@@ -64,10 +76,11 @@ async def burn(folder: Path, postgres: Cluster, options: argparse.Namespace) -> 
     flags = (*FLAGS, "--config", str(folder / "fire.toml"), "--mcp-config", str(mcp.listed_in(folder)))
     async with mcp.started() as asked, model_server(PAUSE_S) as model:
         async with stage(folder, postgres, old, (*flags, "--model-url", model), ENVIRON) as made:
-            load = Load(made, folder)
+            load, ticking = Load(made, folder), asyncio.create_task(_tick(outcome))
             outcome.watches = load.watches
-            await _raging(made, load, options, outcome)
+            await _raging(Fire(made, LEASE_S, starter), load, options, outcome)
             await _check_ends(made, load, outcome)
+            ticking.cancel()
             outcome.wrong += await faults_of_effects(folder, asked)
     outcome.wrong += [_told(one) for one in outcome.watches if one.is_wrong]
     outcome.wrong += [f"{one.who} did not end after SIGTERM" for one in outcome.faults if one.took_s >= ENDS_S]
@@ -80,9 +93,9 @@ def _told(one: Watch) -> str:
     return f"{one.kind} over {one.lane} ({servers} servers, {one.heard.id}, {one.heard.run}): {words}"
 
 
-async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:
+async def _raging(fire: Fire, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:
     clients = [asyncio.create_task(load.run()) for _ in range(options.clients)]
-    start = time.monotonic()
+    start = outcome.start = time.monotonic()
 
     def begun(fault: Done) -> None:
         if fault in outcome.faults:
@@ -90,12 +103,12 @@ async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome:
             return
         outcome.faults.append(fault)
         print(f"{fault.start - start:6.1f} s  {fault.name} {fault.who}", flush=True)
-        if sum(one.name == fault.name for one in outcome.faults) > len(made.members):
+        if sum(one.name == fault.name for one in outcome.faults) > len(fire.stage.members):
             load.is_new.set()
 
-    fire = Fire(made, LEASE_S)
     await rage(fire, ROOT, options.seed, options.every, start + options.seconds, begun)
-    while min((load.counts()[kind] for kind in KINDS), default=0) < options.runs:
+    enough = start + 3 * options.seconds
+    while min(load.counts()[kind] for kind in KINDS) < options.runs and time.monotonic() < enough:
         await passed(1.0)
     load.is_over.set()
     _, late = await asyncio.wait(clients, timeout=ENDS_ALL_S)
@@ -104,6 +117,13 @@ async def _raging(made: Stage, load: Load, options: argparse.Namespace, outcome:
     for one in clients:
         if one not in late:
             one.result()
+
+
+async def _tick(outcome: Outcome) -> None:
+    while True:
+        before = time.monotonic()
+        await passed(LOOK_S)
+        outcome.still_s = max(outcome.still_s, time.monotonic() - before)
 
 
 async def _check_ends(made: Stage, load: Load, outcome: Outcome) -> None:
@@ -126,7 +146,7 @@ async def _check_ends(made: Stage, load: Load, outcome: Outcome) -> None:
         await connection.close()
 
 
-def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long it burns")
     parser.add_argument("--runs", type=int, default=0, help="runs of each kind at least")
@@ -138,11 +158,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    options = parsed()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER))
-    with cluster() as postgres:
-        outcome = asyncio.run(burn(folder, postgres, options))
+    outcome = burnt(Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER)), sys.argv[1:])
     outcome.print()
     return bool(outcome.wrong)
 

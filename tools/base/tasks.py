@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-_importing = Lock()
+T = TypeVar("T")
+_alone = Lock()
 
 
 async def import_in_thread(module: str) -> Any:
     """Import a module without holding the event loop, one at a time: threads that enter a circle at two places fail."""
-    return await asyncio.to_thread(_import_alone, module)
+    return await asyncio.to_thread(alone, import_module, module)
 
 
-def _import_alone(module: str) -> Any:
-    with _importing:
-        return import_module(module)
+def alone(work: Callable[..., T], *arguments: Any) -> T:
+    """Do work that needs to be done once, while no other thread does such work."""
+    with _alone:
+        return work(*arguments)
 
 
 async def gather_all(work: Iterable[Awaitable[object]]) -> None:

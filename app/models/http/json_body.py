@@ -13,12 +13,7 @@ _compact = json.JSONEncoder(separators=(",", ":"))
 class EncodedJSON(str):
     """A value that has been encoded before; a list may begin with the items of `opening`, which others share."""
 
-    __slots__ = ("opening",)
-
-    def __new__(cls, text: str, opening: str = "") -> EncodedJSON:
-        made = super().__new__(cls, text)
-        made.opening = opening
-        return made
+    opening = ""
 
 
 def encode(body: Mapping[str, Any]) -> bytes:

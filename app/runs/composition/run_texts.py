@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -54,8 +54,23 @@ class RunTexts(Struct, frozen=True):
 
     def opening(self, workspace: Path, guards: str, route: ModelRoute, lesson: Lesson) -> Opening:
         """The beginning of the run's requests."""
-        fixed = partial(
-            shared_opening,
+        return Prompt(Clock(self.settings.time_zone), lesson, partial(self._write, workspace, guards, route))
+
+    def _write(
+        self,
+        workspace: Path,
+        guards: str,
+        route: ModelRoute,
+        tools: Sequence[Tool],
+        *,
+        call_form: CallForm,
+        today: date,
+    ) -> Sequence[Message]:
+        window, share = route.known_window, self.settings.mcp_tools_share
+        skills = filter(None, (skill_lines(self.project.skills), titled(self.server_skills(), window, share, SKILLS)))
+        native = call_form is CallForm.NATIVE
+        return shared_opening(
+            tools,
             workspace=workspace,
             persona=self.persona,
             override=self.override,
@@ -63,16 +78,9 @@ class RunTexts(Struct, frozen=True):
             project=self.project.agents,
             profile=self.profile,
             secrets=self.secrets,
+            notes=notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share),
+            rules=run_rules(self.facts, tools, window, native=native) if self.facts else "",
+            skills="\n\n".join(skills),
+            call_form=call_form,
+            today=today,
         )
-
-        def write(tools: Sequence[Tool], *, call_form: CallForm, **form: Any) -> Sequence[Message]:
-            window, share = route.known_window, self.settings.mcp_tools_share
-            notes = notes_of_servers(self.mcp.instructions(), self.mcp.sources(), tools, window, share)
-            skills = filter(
-                None, (skill_lines(self.project.skills), titled(self.server_skills(), window, share, SKILLS))
-            )
-            native = call_form is CallForm.NATIVE
-            rules = run_rules(self.facts, tools, window, native=native) if self.facts else ""
-            return fixed(tools, notes=notes, rules=rules, skills="\n\n".join(skills), call_form=call_form, **form)
-
-        return Prompt(Clock(self.settings.time_zone), lesson, write)

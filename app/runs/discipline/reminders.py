@@ -65,4 +65,4 @@ def _nearly(gauge: Gauge) -> Notice:
 
 def times_sent(notice: Notice, totals: RunTotals) -> int:
     """Return how often this notice was sent."""
-    return totals.notices[notice.code, notice.message]
+    return totals.notices.get((notice.code, notice.message), 0)

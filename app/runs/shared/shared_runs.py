@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from app.budget.budgets import Ledger
 from app.core.attachments import File
 from app.core.events import TERMINAL
-from app.log.event_writer import PAGE, EventWriter, Take
+from app.log.event_writer import PAGE, EventWriter, Watcher
 from app.log.log_compaction import rest_after
 from app.log.run_stream import page_of
 from app.policy.approvals import Approvals
@@ -180,11 +180,11 @@ class SharedRuns(RunManager):
         last = await self._store.last_runs(session, None, 1) if session else []
         return max(now, last[0].created + 1e-6) if last else now
 
-    def watch(self, run: str, after: int, take: Take | None = None) -> AsyncGenerator[list[EventRow], None]:
-        return self._here(run, after, take) or self._watched_elsewhere(run, after)
+    def watch(self, run: str, after: int, watcher: Watcher | None = None) -> AsyncGenerator[list[EventRow], None]:
+        return self._here(run, after, watcher) or self._watched_elsewhere(run, after)
 
-    def _here(self, run: str, after: int, take: Take | None = None) -> AsyncGenerator[list[EventRow], None] | None:
-        return super().watch(run, after, take) if run in self._live or run in self._unlisted else None
+    def _here(self, run: str, after: int, at: Watcher | None = None) -> AsyncGenerator[list[EventRow], None] | None:
+        return super().watch(run, after, at) if run in self._live or run in self._unlisted else None
 
     async def _watched_elsewhere(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
         """The events of a run, whichever server has it: by message as they become durable, else from the store."""

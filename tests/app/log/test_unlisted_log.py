@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.events import ReasoningDelta, RunStarted, TextDelta, Usage
-from app.log.event_writer import EventWriter
+from app.log.event_writer import EventWriter, Watcher
 from app.log.unlisted_log import LOOSE, UnlistedLog, UnlistedWriter
 from app.storage.sqlite.store import SQLiteStore
 from tests.support.lanes.logs import STARTED, finished
@@ -39,7 +39,7 @@ async def opened(folder: Path) -> AsyncGenerator[tuple[UnlistedWriter, UnlistedL
 async def text_behind(log: UnlistedLog, after: int) -> tuple[str, list[int]]:
     """The text that a reader gets, and the numbers that it can go on from."""
     text, numbers = "", list[int]()
-    async with aclosing(log.pages(after)) as pages:
+    async with aclosing(log.pages(Watcher(after))) as pages:
         async for rows in pages:
             numbers += [row.seq for row in rows]
             text += "".join(json.loads(row.data)["text"] for row in rows if row.type == TextDelta.type)
@@ -70,7 +70,11 @@ async def test_old_rows_are_joined(tmp_path: Path) -> None:
 
 
 async def test_readers_who_wait_get_each_event_as_it_comes(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (writer, log), aclosing(log.pages(0)) as first, aclosing(log.pages(0)) as second:
+    async with (
+        opened(tmp_path) as (writer, log),
+        aclosing(log.pages(Watcher(0))) as first,
+        aclosing(log.pages(Watcher(0))) as second,
+    ):
         for event in (STARTED, ReasoningDelta("Hm."), TextDelta("\ud83d"), TextDelta('"\\'), finished()):
             waiting = asyncio.gather(anext(first), anext(second))
             await asyncio.sleep(0)
@@ -83,14 +87,14 @@ async def test_readers_who_wait_get_each_event_as_it_comes(tmp_path: Path) -> No
 
 
 async def test_events_that_come_together_leave_together(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (_, log), aclosing(log.pages(0)) as pages:
+    async with opened(tmp_path) as (_, log), aclosing(log.pages(Watcher(0))) as pages:
         for event in (STARTED, TextDelta("a"), TextDelta("b")):
             log.add(event)
         assert [(row.seq, row.type) for row in await anext(pages)] == [(1, RunStarted.type), (2, TextDelta.type)]
 
 
 async def test_a_log_whose_server_stops_ends_its_readers(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (_, log), aclosing(log.pages(0)) as pages:
+    async with opened(tmp_path) as (_, log), aclosing(log.pages(Watcher(0))) as pages:
         log.add(Usage(1, 1, 1, 1, measured=True))
         assert len(await anext(pages)) == 1
         waiting = asyncio.ensure_future(anext(pages, None))

@@ -19,7 +19,7 @@ from app.models.scripted import Line, Pause, Scripted
 from app.policy.current_rights import principal_named
 from app.runs.composition.unattended import UnattendedRuns
 from app.runs.run_options import RunOptions
-from app.schedules.scheduler import MOST_WAIT_S, Scheduler
+from app.schedules.scheduler import MOST_WAIT_S, STORE_RETRY_S, Scheduler
 from app.schedules.starts import KEPT, Starts
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import RunRow
@@ -278,6 +278,19 @@ async def test_one_timer_for_the_nearest_time_and_none_without_one(tmp_path: Pat
         assert one.scheduler.delay_s() is None
         with pytest.raises(NotFound):
             one.scheduler.get("sch_2", "ann")
+
+
+async def test_a_store_that_failed_is_tried_again_in_seconds(tmp_path: Path) -> None:
+    """A database that restarts must not hold up a reminder for a minute."""
+    async with timed(tmp_path) as one:
+        await one.add()
+        one.store.refuses, one.clock.now = True, NOON + DAY
+        await one.scheduler.begin()
+        assert one.scheduler._task
+        await one.scheduler._task
+        assert one.scheduler._timer
+        assert one.scheduler._timer.when() - asyncio.get_running_loop().time() <= STORE_RETRY_S
+        await one.scheduler.rest()
 
 
 async def test_a_session_that_is_kept_goes_on_and_is_begun_anew_once_deleted(tmp_path: Path) -> None:

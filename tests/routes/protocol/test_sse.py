@@ -21,12 +21,11 @@ from app.storage.runs import EventRow
 from routes.protocol.application import StreamingApplication
 from routes.protocol.errors import SAFE_HEADERS
 from routes.protocol.route import Route
-from routes.protocol.sse import NOTHING, PIECE, EventStreamResponse, Last, frame, pieces
+from routes.protocol.sse import CLIENT, NOTHING, PIECE, EventStreamResponse, Last, frame, pieces
 
 pytestmark = pytest.mark.anyio
 
 LIMIT_S = 30
-LEAVES: Message = {"type": "http.disconnect"}
 
 
 class Attended(EventStreamResponse):
@@ -71,7 +70,8 @@ class Stream:
     sent: list[Message] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     events: asyncio.Queue[bytes | Exception | None] = field(default_factory=asyncio.Queue)
-    received: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    has_left: bool = False
+    watch_leaving: Callable[[], None] | None = None
     writable: asyncio.Event = field(default_factory=asyncio.Event)
     written: asyncio.Event = field(default_factory=asyncio.Event)
     blocked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each write that is
@@ -82,7 +82,21 @@ class Stream:
     def __post_init__(self) -> None:
         self.place = OpenStream(self, "ann")
         self.writable.set()
-        self.received.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+
+    def write(self, part: bytes) -> bool:
+        if self.writable.is_set():
+            self._sent({"type": "http.response.body", "body": part, "more_body": True})
+        return self.writable.is_set()
+
+    def watch(self, leaves: Callable[[], None] | None) -> None:
+        self.watch_leaving = leaves
+        if leaves and self.has_left:
+            leaves()
+
+    def client_leaves(self) -> None:
+        self.has_left = True
+        if self.watch_leaving:
+            self.watch_leaving()
 
     def leave(self, place: OpenStream) -> None:
         self.left.append(place)
@@ -94,8 +108,9 @@ class Stream:
         layers = [Middleware(Layer, passed=self.passed)]
         application = StreamingApplication(routes=[Route("GET /", answer, rights="open")], middleware=layers)
         scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
+        scope["state"] = {CLIENT: self}
         async with asyncio.timeout(LIMIT_S):
-            await application(scope, self.received.get, self._send)
+            await application(scope, self._receive, self._send)
 
     async def until(self, body: bytes) -> None:
         while not any(message.get("body") == body for message in self.sent):
@@ -114,8 +129,14 @@ class Stream:
         if not self.writable.is_set():
             self.blocked.release()
             await self.writable.wait()
+        self._sent(message)
+
+    def _sent(self, message: Message) -> None:
         self.sent.append(message)
         self.written.set()
+
+    async def _receive(self) -> Message:
+        raise AssertionError("nothing waits for the client")
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
         try:
@@ -182,15 +203,14 @@ async def test_a_silent_stream_sends_comments_until_its_end() -> None:
     assert stream.sent[-1]["body"] == b"" and {*stream.bodies} <= {b": ping\n\n", b"late", b""}
 
 
-async def test_a_reader_that_stalls_holds_one_event_and_one_comment() -> None:
+async def test_a_reader_that_stalls_holds_one_event_and_no_comment() -> None:
     stream = Stream(Awake)
     running = asyncio.create_task(stream.run())
     await stream.until(b": ping\n\n")
     stream.writable.clear()
     for number in range(9):
         stream.events.put_nowait(b"%d" % number)
-    for _ in range(2):
-        await stream.blocked.acquire()
+    await stream.blocked.acquire()
     assert stream.events.qsize() == 8, "the events wait where they come from"
     stream.events.put_nowait(None)
     stream.writable.set()
@@ -214,7 +234,7 @@ async def test_a_client_that_leaves_ends_the_stream_and_is_reported(*, stalled: 
         stream.writable.clear()
         stream.events.put_nowait(b"two")
         await stream.blocked.acquire()
-    stream.received.put_nowait(LEAVES)
+    stream.client_leaves()
     await running
     assert reported == [True] and stream.bodies == [b"one"] and stream.left == [stream.place]
 
@@ -230,7 +250,7 @@ async def test_a_client_that_leaves_behind_the_last_event_is_not_reported() -> N
     stream.writable.clear()
     stream.events.put_nowait(None)
     await stream.blocked.acquire()
-    stream.received.put_nowait(LEAVES)
+    stream.client_leaves()
     stream.writable.set()
     await running
     assert stream.bodies == [b"one", b""] and stream.left == [stream.place]
@@ -243,7 +263,7 @@ async def test_a_place_that_is_closed_ends_its_stream(*, leaves: bool) -> None:
     stream.events.put_nowait(b"one")
     await stream.until(b"one")
     if leaves:  # at the same moment
-        stream.received.put_nowait(LEAVES)
+        stream.client_leaves()
         await asyncio.sleep(0)
     stream.place.close()
     await running
@@ -313,7 +333,6 @@ async def test_a_stream_that_has_ended_leaves_nothing_to_the_garbage_collector()
         stream.events.put_nowait(None)
         await running
         del running
-        await asyncio.sleep(0)  # in which the attendant ends
         assert not Noted.there
     finally:
         gc.enable()

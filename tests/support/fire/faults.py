@@ -8,7 +8,9 @@ import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,6 +35,7 @@ class Done(Struct):
 class Fire:
     stage: Stage
     lease_s: float
+    starter: Executor  # its thread stays: a database ends with the one that has started it
 
     async def kill(self, node: int) -> None:
         await self.stage.members[node].kill()
@@ -43,8 +46,8 @@ class Fire:
         self.stage.members[node].send(signal.SIGCONT)
 
     async def restart_database(self, node: int, mode: str = "fast") -> None:
-        await asyncio.to_thread(self.stage.postgres.stop, mode)
-        await asyncio.to_thread(self.stage.postgres.start)
+        for step in (partial(self.stage.postgres.stop, mode), self.stage.postgres.start):
+            await asyncio.get_running_loop().run_in_executor(self.starter, step)
 
     async def crash_database(self, node: int) -> None:
         await self.restart_database(node, "immediate")
@@ -86,10 +89,10 @@ async def rage(fire: Fire, new: Path, seed: int, every_s: float, until: float, b
     members, start = fire.stage.members, time.monotonic()
     faults = schedule(seed)
     for turn in itertools.count():
-        due = start + turn * every_s
+        due = max(start + turn * every_s, time.monotonic())
         if due >= until:
             return
-        await passed(max(due - time.monotonic(), 0))
+        await passed(due - time.monotonic())
         await until_healed(fire.stage)
         member = members[turn % len(members)]
         begun(done := Done(RESTART, member.node, time.monotonic()))

@@ -111,6 +111,7 @@ class Load:
             with suppress(httpx2.TransportError, ValueError):
                 if not made:
                     answer = await client.post("/schedules", json=body)
+                    watch.at = time.monotonic() + DUE_S
                     if answer.status_code < 300:
                         made = answer.json()
                         self.schedules.append(made["id"])

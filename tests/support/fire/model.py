@@ -1,9 +1,9 @@
 """A scripted model's server, in a process of its own: `python -m tests.support.fire.model PORT PAUSE_S`.
 
-It keeps nothing of a conversation. The last mark in it, `[fire ID PLAN TOKENS]`, says which calls the answer makes, and
-of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never said again, and each call
-has a number that no other call has: so a token that is lost or doubled on a lane is seen in its text, and a call that is
-made twice in what it did.
+It keeps nothing of a conversation. The last mark in it, `[fire ID PLAN TOKENS]`, says which calls the answer makes,
+and of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never said again, and
+each call has a number that no other call has: so a token that is lost or doubled on a lane is seen in its text, and a
+call that is made twice in what it did.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def reply(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for number in range(max(said, default=0) + 1, until + 1):
         yield says(f"w{number} ")
     if results < len(calls):
-        number = str(next(_NUMBERS))
-        name, arguments = calls[results](identity, number)
+        effect = str(next(_NUMBERS))
+        name, arguments = calls[results](identity, effect)
         function = {"name": name, "arguments": json.dumps(arguments)}
-        yield chunk({"tool_calls": [{"index": 0, "id": f"call_{number}", "type": "function", "function": function}]})
+        yield chunk({"tool_calls": [{"index": 0, "id": f"call_{effect}", "type": "function", "function": function}]})
     yield chunk(finish="tool_calls" if results < len(calls) else "stop")
     yield DONE
 
@@ -119,7 +119,7 @@ async def serve(reader: StreamReader, writer: StreamWriter, pause_s: float) -> N
 
 
 async def main(port: int, pause_s: float) -> None:
-    server = await asyncio.start_server(lambda *ends: serve(*ends, pause_s), "127.0.0.1", port)
+    server = await asyncio.start_server(lambda reader, writer: serve(reader, writer, pause_s), "127.0.0.1", port)
     print("ready", flush=True)
     async with server:
         await server.serve_forever()

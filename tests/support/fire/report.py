@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from tests.support.fire.faults import Done
-from tests.support.fire.watching import GAP_S, Watch
+from tests.support.fire.watching import GAP_S, Gap, Watch
 
+LONGEST = 8
 ENDS = ("whole", "error", "cut", "silent", "hang")
 HEAD = ("kind", "lane", "runs", "events", "lost", "doubled", *ENDS, "returns", "silence s")
 
@@ -51,6 +52,21 @@ def faults_table(faults: Sequence[Done], watches: Sequence[Watch]) -> str:
         took = f"{ended[name]:.1f}" if ended[name] else ""
         rows.append((name, counts[name], f"{longest[name]:.1f}", took))
     return table(rows)
+
+
+def silences(faults: Sequence[Done], watches: Sequence[Watch], start: float) -> str:
+    """The longest of native clients, with what began in them."""
+    gaps = sorted(((gap, one) for one in watches if one.lane == "native" for gap in one.gaps), key=_length)[-LONGEST:]
+    rows: list[Sequence[object]] = [("kind", "run", "silence s", "from", "to", "faults in it")]
+    for gap, one in reversed(gaps):
+        within = ", ".join(f"{fault.name} {fault.who}" for fault in faults if gap.start - 1 <= fault.start <= gap.end)
+        times = (f"{gap.seconds:.1f}", f"{gap.start - start:.1f}", f"{gap.end - start:.1f}")
+        rows.append((one.kind, one.heard.run, *times, within))
+    return table(rows)
+
+
+def _length(pair: tuple[Gap, Watch]) -> float:
+    return pair[0].seconds
 
 
 def refusals_table(watches: Sequence[Watch]) -> str:

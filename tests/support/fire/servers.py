@@ -237,16 +237,19 @@ async def stage(
             stack.push_async_callback(one.close)
         await asyncio.gather(*(one.start() for one in members))
         assert all(one.is_up for one in members), members[0].log.read_text()
-        keepers = [asyncio.create_task(one.keep_up()) for one in members]
-        stack.push_async_callback(asyncio.gather, *keepers, return_exceptions=True)
-        for one in keepers:
-            stack.callback(one.cancel)
+        stack.push_async_callback(_ended, [asyncio.create_task(one.keep_up()) for one in members])
         ports = [one.link.port if one.link else one.port for one in members]
         port = await stack.enter_async_context(nginx(folder / "nginx", ports))
         client = await stack.enter_async_context(client_of(f"http://127.0.0.1:{port}", token))
         made = Stage(postgres, members, client)
         made.database_link, made.database_url = link, url
         yield made
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -256,7 +259,8 @@ async def model_server(pause_s: float) -> AsyncGenerator[str, None]:
     words = ("-m", "tests.support.fire.model", str(port), str(pause_s))
     process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     try:
-        assert process.stdout and await asyncio.wait_for(process.stdout.readline(), LIMIT_S)
+        assert process.stdout
+        await asyncio.wait_for(process.stdout.readline(), LIMIT_S)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         with suppress(ProcessLookupError):

@@ -41,7 +41,7 @@ class Watch(Struct):
     end: str = ""  # whole, error, cut (the connection broke off), silent (it ended without an end), hang
     why: str = ""
     new: bool = False  # begun when every server was of this tree
-    at: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=time.monotonic)  # when it was to begin
     returns: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     gaps: list[Gap] = field(default_factory=list)
@@ -62,8 +62,10 @@ class Watch(Struct):
 
     @property
     def is_wrong(self) -> bool:
+        """True for what must not be; how the last release ends a stream cannot be changed any more."""
         unordered = self.numbers != sorted(self.numbers)
-        return bool(self.lost or self.doubled or unordered or self.end not in ("whole", "error", "cut"))
+        ends = ("whole", "error", "cut") if self.new else ("whole", "error", "cut", "silent")
+        return bool(self.lost or self.doubled or unordered or self.end not in ends)
 
     @property
     def silence_s(self) -> float:
@@ -81,7 +83,7 @@ class Client:
         """Begin the run, and return to it as its lane can, until it has ended."""
         self.watches.append(watch)
         lane, heard, since = LANES[watch.lane], watch.heard, time.monotonic()
-        at = since
+        at = watch.at
         while not watch.end:
             begun, sooner = heard.events > 0, heard.events
             request = lane.again(heard) if begun else lane.again(heard) or lane.begin(heard)

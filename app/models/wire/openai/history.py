@@ -218,7 +218,9 @@ class WiredOpening(Struct, frozen=True):
         begins = len(self.wired)
         if not begins or len(sent) == begins or sent[begins - 1] is not self.wired[-1]:
             return encoded(sent)
-        return EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}", self.json)
+        whole = EncodedJSON(f"{self.json[:-1]},{encoded(sent[begins:])[1:]}")
+        whole.opening = self.json
+        return whole
 
 
 class OpeningCache:

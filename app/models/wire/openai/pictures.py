@@ -22,9 +22,8 @@ LEFT_OUT = (
 class ReplyPictures:
     """Decodes them. Servers that repeat a picture in their last chunk mean one."""
 
-    def __init__(self) -> None:
-        self._known = frozenset[bytes]()
-        self._kept, self._left_out = 0, 0
+    _known: frozenset[bytes] = frozenset()
+    _kept = _left_out = 0
 
     def read(self, delta: dict[str, Any]) -> Iterator[PictureChunk]:
         images, content = delta.get("images"), delta.get("content")

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from app.log.run_stream import PAGE_SIZE
 from app.models.scripted import Line, Pause, Scripted
+from routes.server import create_server
 from tests.support.nightly import at_night
-from tests.support.server.serving import Served, serving, until
+from tests.support.server.serving import Served, listening, serving, until
 
 pytestmark = pytest.mark.anyio
 
+ASKED = [{"role": "user", "content": "x"}]
 WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
 
 
@@ -92,3 +97,44 @@ async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> N
         for after in (last, last + 1):
             response = await served.client.get(f"/runs/{run}/events?after={after}")
             assert (response.status_code, response.content) == (204, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body", "behind"),
+    [
+        ("/chat", {"message": "x"}, "run.finished"),
+        ("/chat", {"message": "x", "temporary": True}, "run.finished"),
+        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "scripted", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/responses", {"model": "dragoman/agent", "input": "x", "stream": True}, "response.output_text.done"),
+    ],
+)
+async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream(
+    tmp_path: Path, path: str, request_body: dict[str, Any], behind: str
+) -> None:
+    pauses = [Pause(asyncio.Event()) for _ in range(20)]
+    words = [f"word{number} " for number in range(len(pauses))]
+    provider = Scripted([[piece for pair in zip(words, pauses, strict=True) for piece in pair]])
+    sent, text = list[str](), ""
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served:
+        app = create_server(served.services)
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            async def noted(message: Message) -> None:
+                sent.append(message["type"])
+                await send(message)
+
+            await app(scope, receive, noted)
+
+        async with listening(counted) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            async with client.stream("POST", path, json=request_body) as response:
+                async for block in response.aiter_text():
+                    text += block
+                    for word, pause in zip(words, pauses, strict=True):
+                        if word in text:
+                            pause.event.set()
+    shown, found, _ = text.partition(behind)
+    assert found
+    assert [shown.count(word) for word in words] == [1] * len(words)
+    assert sorted(words, key=shown.index) == words
+    assert sent.count("http.response.body") < len(words)
