@@ -316,7 +316,7 @@ async def test_a_server_that_stops_may_cancel_the_stream() -> None:
 @pytest.mark.parametrize("sizes", [[7], [9] * 4, [PIECE], [PIECE - 100, 200, 300], [9, 3 * PIECE, 9], [9_000] * 9])
 def test_events_leave_together_in_pieces_of_a_bounded_size(sizes: list[int]) -> None:
     rows = [EventRow("run_1", number, "text.delta", "x" * size) for number, size in enumerate(sizes, 1)]
-    sent, frames = list(pieces(rows)), [frame(row).encode() for row in rows]
+    sent, frames = list(pieces(map(frame, rows))), [frame(row).encode() for row in rows]
     assert b"".join(sent) == b"".join(frames)
     assert all(len(piece) <= PIECE or piece in frames for piece in sent)
     assert all(len(one) + len(next_one) > PIECE for one, next_one in pairwise(sent))
