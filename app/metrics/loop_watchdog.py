@@ -99,6 +99,8 @@ class LoopWatchdog:
                 collected_s = self._collected_s
             idle_s = self._idle_every_s if worked_s > QUIET_S else min(2 * every_s, LONGEST_EVERY_S)
             every_s, before_s = BUSY_EVERY_S if waiting else idle_s, now_s
+        if waiting:
+            self._judge(self._beat_s or time.clock_gettime(self._clock), self._collected_s - collected_s)
 
     def _begin(self, now_s: float, gap_s: float) -> None:
         """Send a beat. For `gap_s` of CPU this thread could not look: one call into C held the interpreter."""
@@ -120,7 +122,7 @@ class LoopWatchdog:
             callback.f_trace_lines = False  # a mark: the next frame may be made at the same address
             self._callback, self._since_s = id(callback), self._last_s
         self._last_s = now_s
-        if (held_s := now_s - self._since_s) > max(self._longest.cpu_s, self._limit_s / 2):
+        if (held_s := now_s - self._since_s) > max(self._longest.cpu_s, BUSY_S):
             self._longest = Held(held_s, "callback", self._stack(frame))
 
     def _judge(self, beat_s: float, collected_s: float) -> None:

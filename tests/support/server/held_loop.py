@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
 
-from app.metrics.loop_watchdog import FLOORS, LIMIT_S, ROOT, Held, LoopWatchdog, Stack
+from app.metrics.loop_watchdog import FLOORS, LIMIT_S, LOOP_CODE, ROOT, Held, LoopWatchdog, Stack
 from routes.server import warm_up
 from tools.base.schemas import argument_error
 
 WORK_S = 0.003  # of CPU for `work`, where the limit was chosen
 EVERY_S = 0.01
+LOOKS = 8  # at the stack, while one callback has the loop for about as long as is allowed
 ONCE = ("<frozen importlib", "/re/_compiler.py", "/re/_parser.py", "/regex/_regex_core.py", "/pydantic/_internal/")
 
 _watched = set[asyncio.AbstractEventLoop]()
@@ -32,16 +34,15 @@ def loop_not_held() -> Iterator[None]:
     if loop in _watched or not hasattr(time, "pthread_getcpuclockid"):
         yield
         return
-    stacks, found = list[Stack](), list[Held]()
+    stacks, found = deque[Stack](maxlen=LOOKS), list[Held]()
 
     def see(frame: FrameType) -> Stack:
-        stacks.append(whole_stack(frame))
+        stacks.append(stack_of_callback(frame))
         return stacks[-1]
 
     def report(held: Held) -> None:
-        if held.cause == "callback" and held.stack and not any(map(is_excused, stacks)):
+        if held.cause == "callback" and held.stack and not is_excused(held.stack) and not any(map(is_once, stacks)):
             found.append(held)
-        stacks.clear()
 
     _watched.add(loop)
     try:
@@ -53,19 +54,22 @@ def loop_not_held() -> Iterator[None]:
 
 
 def is_excused(stack: Stack) -> bool:
-    """Return whether the test itself was at work, or something that is done once in a process."""
-    innermost = next((place for place in stack if place.startswith((*FLOORS, "tests/"))), "")
-    return not innermost.startswith(FLOORS) or any(once in place for place in stack for once in ONCE)
+    """Return whether the test itself was at work, or a library that may be its client."""
+    return not any(place.startswith(FLOORS) for place in stack) or any(place.startswith("tests/") for place in stack)
+
+
+def is_once(stack: Stack) -> bool:
+    return any(once in place for place in stack for once in ONCE)
 
 
 def shown(held: Held) -> str:
     return " < ".join(held.stack[:12])
 
 
-def whole_stack(frame: FrameType | None) -> Stack:
-    """Return the places of all frames, the innermost first."""
+def stack_of_callback(frame: FrameType | None) -> Stack:
+    """Return the places of the callback's frames, the innermost first."""
     places = list[str]()
-    while frame:
+    while frame and frame.f_code not in LOOP_CODE:
         code = frame.f_code
         places.append(f"{code.co_filename.removeprefix(ROOT)}:{frame.f_lineno} {code.co_name}")
         frame = frame.f_back
