@@ -104,7 +104,9 @@ def _late_routes(services: Services, more_lanes: Sequence[Lane], server: Streami
 
     server.state.seen = Seen()
     services.runs.outboxes.append(RecordedFrames().of_run)  # no run of a lane can have begun before
-    return late_routes(more_lanes)
+    routes = late_routes(more_lanes)
+    gc.freeze()  # modules stay, as those of the start do
+    return routes
 
 
 def serve(loaded: Loaded, place: Place | None = None) -> int:

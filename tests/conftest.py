@@ -53,7 +53,7 @@ MODEL_GROUP = "with a model"
 HOUSE_GROUP = "tests/house"  # they read all sources, once
 # The longest begin first, so that all workers end together.
 LONGEST = (
-    *(MODEL_GROUP, "test_replicas_faults", HOUSE_GROUP, "test_recipes", "test_escape"),
+    *(MODEL_GROUP, "test_replicas_faults", "test_deploy_fire", HOUSE_GROUP, "test_recipes", "test_escape"),
     *("test_page_approvals", "test_jobs", "test_homes", "test_search", "test_native_arguments"),
     *("test_approvals", "test_mcp_sdk", "test_axe", "test_process"),
     *("test_resume", "test_text_calls", "test_page_people", "test_runs"),

@@ -194,7 +194,7 @@ class RunLog:
             self._waiting.pop(waiting, None)
 
     def take_changes(self, events: list[EventRow]) -> list[Change]:
-        """What is to be written with these events."""
+        """Return what is to be written with these events."""
         changes, self._changes = self._changes, []
         if self.failure or self._is_abandoned:
             return []

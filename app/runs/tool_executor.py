@@ -59,7 +59,8 @@ from app.transcript.right_form import as_command, right_form
 from tools.base.outcome import advice_of
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
-from tools.base.schemas import LONGEST_CHECKED, import_checks, schema_error
+from tools.base.schemas import CHECKS, LONGEST_CHECKED, schema_error
+from tools.base.tasks import import_in_thread
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
@@ -98,7 +99,7 @@ class ToolExecutor(Struct):
         """Every call gets exactly one result under its own id, in the order called."""
         if not unanswered.calls:
             return
-        await import_checks()
+        await import_in_thread(CHECKS)
         conversation = context.conversation
         refused = unanswered.refused
         if not self.scope.gate.knows_permissions and any(map(self._could_ask, unanswered.calls)):

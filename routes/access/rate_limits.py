@@ -18,6 +18,7 @@ from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
 from routes.protocol.sse import CLIENT, Client
+from tools.base.tasks import LeanEvent
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -30,14 +31,6 @@ WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behi
 ERROR_TYPES = {429: "rate_limit_error", 503: "server_error"}  # others are the request's fault
 ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
-
-
-class LeanEvent(asyncio.Event):
-    """An event whose waiters are a list: the deques of uvicorn's two events would take 1,400 bytes a connection."""
-
-    def __init__(self, *, is_set: bool = False) -> None:
-        self._waiters: Any = []
-        self._value = is_set
 
 
 class RateLimiter:

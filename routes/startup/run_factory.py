@@ -150,7 +150,8 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         closed_ports=[settings.port],
         authorities=[Path(file) for file in (os.environ.get("SSL_CERT_FILE"),) if file],
     )
-    return alone(find)  # the command line has begun to try them
+    found: Sandbox | NoSandbox = alone(find)  # the command line has begun to try them
+    return found
 
 
 def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:

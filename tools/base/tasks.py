@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
 _alone = Lock()
 
 
 async def import_in_thread(module: str) -> Any:
     """Import a module without holding the event loop, one at a time: threads that enter a circle at two places fail."""
-    return await asyncio.to_thread(alone, import_module, module)
+    return import_module(module) if module in sys.modules else await asyncio.to_thread(alone, import_module, module)
 
 
-def alone(work: Callable[..., T], *arguments: Any) -> T:
+def alone(work: Callable[..., Any], *arguments: Any) -> Any:
     """Do work that needs to be done once, while no other thread does such work."""
     with _alone:
         return work(*arguments)
@@ -40,6 +40,14 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGene
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+class LeanEvent(asyncio.Event):
+    """An event whose waiters are a list: the deque of asyncio's takes 600 bytes."""
+
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._waiters: Any = []
+        self._value = is_set
 
 
 async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:

@@ -58,7 +58,7 @@ def _decoded(data: str) -> bytes | None:
 
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
-    return shortened(_SPACES.sub(" ", visible(text)).strip(), _LINE)
+    return shortened(_SPACES.sub(" ", visible(text[: 9 * _LINE])).strip(), _LINE)
 
 
 async def _content(block: ContentBlock, keep: Keep) -> str:

@@ -168,7 +168,7 @@ class SqlSessions(Rows):
             json.loads(disabled[0][0]) if disabled else [],
             [GRANTS.row(*row) for row in grants],
             [CONTEXTS.row(*row) for row in contexts],
-            sum(len(row[0]) for row in messages[min(begin, 1) :]),
+            characters=sum(len(row[0]) for row in messages[min(begin, 1) :]),
         )
 
     async def messages(self, session: str) -> list[Message]:

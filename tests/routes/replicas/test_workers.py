@@ -23,7 +23,7 @@ from tests.support.databases.postgres import Cluster
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import Act, hang, stream, upstream
 from tests.support.replicas.clients import EFFECTS, Load, calling, slowly
-from tests.support.replicas.servers import LOOK_S, Replicas, passed, three_replicas
+from tests.support.replicas.servers import LOOK_S, Replicas, Rows, passed, three_replicas
 from tests.support.server.dragoman_process import run_dragoman
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -61,6 +61,10 @@ def processes(servers: Replicas) -> dict[int, psutil.Process]:
     return {
         int(words[words.index("--as-worker") + 1]): one for one, words in by_words.items() if "--as-worker" in words
     }
+
+
+def by_folder(rows: Rows) -> dict[str, object]:
+    return {str(folder): replica for folder, replica in rows}
 
 
 def number_of(folder: str) -> int:
@@ -107,12 +111,14 @@ async def test_a_worker_that_is_killed_is_started_again_and_its_runs_go_on_at_on
             group.create_task(load.follow())
             await load.more_events(12)
             [(folder,)] = await servers.query(OWNER, load.runs[0].id)
-            dead, before = number_of(str(folder)), dict(await servers.query(UP))
+            dead, before = number_of(str(folder)), by_folder(await servers.query(UP))
             processes(servers)[dead].kill()
         load.check(tmp_path)
         assert load.ends == {"answered"}
         assert load.takeovers == 1
-        after = dict(await servers.until(lambda rows: len(rows) == 2 and dict(rows)[folder] != before[folder], UP))
+        after = by_folder(
+            await servers.until(lambda rows: len(rows) == 2 and by_folder(rows)[str(folder)] != before[str(folder)], UP)
+        )
         assert after.keys() == before.keys()
         assert EFFECTS in await changed(servers, load.runs[0].id), "also where its worker died in a call"
 
@@ -164,12 +170,14 @@ async def test_workers_are_replaced_one_by_one_while_every_request_is_answered(
     async with workers(
         tmp_path, postgres, slowly([says("Hello "), says("you."), chunk(finish="stop"), DONE], 0.05)
     ) as servers:
-        before = dict(await servers.query(UP))
+        before = by_folder(await servers.query(UP))
         load = Load(servers.client)
         async with asyncio.TaskGroup() as group:
             clients = [group.create_task(load.follow_forever()) for _ in range(3)]
             servers.members[0].process.send_signal(signal.SIGHUP)
-            after = dict(await servers.until(lambda rows: len(rows) == COUNT and not {*rows} & {*before.items()}, UP))
+            after = by_folder(
+                await servers.until(lambda rows: len(rows) == COUNT and not {*rows} & {*before.items()}, UP)
+            )
             load.stop()
             await asyncio.gather(*clients)
         assert after.keys() == before.keys()

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.support.models.chatting import DONE, chunk, says
 from tests.support.models.upstream import answer, request, stream
+from tests.support.replicas.servers import passed
 
 MARK = re.compile(r"\[fire ([\w-]+) (\w+) (\d+)\]")
 TOKEN = re.compile(r"\bw(\d+)\b")
@@ -106,7 +107,7 @@ async def serve(reader: StreamReader, writer: StreamWriter, pause_s: float) -> N
 
             async def paced(reader: StreamReader, writer: StreamWriter, body: Any = asked.json) -> None:
                 for part in reply(body["messages"]):
-                    await asyncio.sleep(pause_s)
+                    await passed(pause_s)
                     writer.write(b"%x\r\n%s\r\n" % (len(part), part.encode()))
                     await writer.drain()
                 writer.write(b"0\r\n\r\n")

@@ -57,6 +57,12 @@ DOORS: dict[str, Door] = {
 }
 
 
+TIMES = 4  # larger than asked for is a case at most
+
+
 def case_of(door: Door, seed: int, most: int | None = None) -> Case:
     """The case of a seed, always the same."""
-    return door.generate(random.Random(f"{door.name}/{seed}"), most or door.most)
+    rng, most = random.Random(f"{door.name}/{seed}"), most or door.most
+    while len((case := door.generate(rng, most)).body) > TIMES * most:
+        most //= 2  # what is large was taken often
+    return case

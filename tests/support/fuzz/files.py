@@ -111,7 +111,7 @@ async def send_to_tools(site: Site, case: Case) -> str:
         return ""  # it was cut
     said = site.strangers
     said.said = {"/v1/chat/completions": [native(*made)]}
-    body = LANES["/chat"][0]("native/m", "Hello") | {"approval": "deny", "time_limit_s": 30}
+    body = LANES["/chat"][0]("native/m", "Hello") | {"approval": "deny", "time_limit_s": 5}
     if not any(one["name"] in ("bash", "python") for one in made):
         body["approval"] = "auto"
     try:

@@ -81,8 +81,8 @@ def _long_history(rng: random.Random, most: int) -> Case:
     many = size(rng, most // 200)
     names = {f"p{number}": {"type": rng.choice(("string", "integer"))} for number in range(size(rng, most // 60))}
     call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
-    ids = rng.choice((lambda number: f"c{number}", lambda number: "c"))
-    calls = [dict(call, id=ids(number)) for number in range(many)]
+    id = rng.choice(("c{}", "c"))
+    calls = [dict(call, id=id.format(number)) for number in range(many)]
     asked: list[dict[str, Any]] = rng.choice(
         (
             [{"role": "assistant", "content": "y", "tool_calls": calls}],
@@ -179,7 +179,7 @@ def gateway_case(rng: random.Random, most: int) -> Case:
     params = rng.choice((value(rng, most),
                          {"name": "ask_agent", "arguments": value(rng, most)}, {"cursor": text(rng, most)},
                          {"protocolVersion": text(rng, 999), "capabilities": value(rng, most)}))  # fmt: skip
-    message = {
+    message: dict[str, Any] = {
         "jsonrpc": "2.0",
         "id": rng.choice((1, text(rng, 300), None, [], 1.5)),
         "method": method,

@@ -161,6 +161,7 @@ def settings(port: int) -> str:
     return f"""
 model = "openai/m"
 generated_titles = "never"
+loop_watchdog = false
 private_hosts = ["127.0.0.1"]
 
 [endpoints.openai]

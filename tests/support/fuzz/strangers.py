@@ -29,18 +29,13 @@ def model_answer(door: str, endpoints: tuple[str, ...], lanes: tuple[str, ...]) 
         where = rng.choice((*FIELDS, *FIELDS[:4], *RAW))
         endpoint = rng.choice(endpoints)
         form = "anthropic" if endpoint == "anthropic" else "openai"
-        how = {
-            "endpoint": endpoint,
-            "format": form,
-            "field": where,
-            "lane": rng.choice(lanes),
-            "cut": rng.choice(PIECES),
-        }
+        cut = rng.choice(PIECES)
+        how = {"endpoint": endpoint, "format": form, "field": where, "lane": rng.choice(lanes), "cut": cut}
         how["pieces"] = rng.choice((0, 0, 0, 7, 1_000))
         if where in RAW:
             return Case(door, raw_body(rng, where, most), how)
         made = text(rng, most) if where != "usage" else json_text(rng, size(rng, most))
-        if how["cut"] < 40:
+        if cut < 40:
             made = made[: most // 10]
         if how["pieces"] == 7:
             made = made[:5_000]
@@ -63,7 +58,7 @@ def model_answer(door: str, endpoints: tuple[str, ...], lanes: tuple[str, ...]) 
 
 def mcp_case(rng: random.Random, most: int) -> Case:
     made: Any = schema(rng, most)
-    kind = rng.choice(("schema", "schema", "result", "result", "tools", "raw"))
+    kind = rng.choice(("schema", "schema", "result", "result", "tools", "app", "task", "raw"))
     tool: dict[str, Any] = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
     result: Any = {"content": [{"type": "text", "text": "x"}]}
     arguments: Any = {
@@ -96,6 +91,17 @@ def mcp_case(rng: random.Random, most: int) -> Case:
                 odd,
             )
         )
+    elif kind == "app":  # what is called and what is read have the same answer
+        tool["_meta"] = {"ui": {"resourceUri": rng.choice(("ui://f/x", text(rng, 2_000)))}}
+        page = {"uri": "ui://f/x", "mimeType": "text/html;profile=mcp-app", "text": text(rng, most)}
+        result |= {"contents": rng.choice(([page], [page] * 300, value(rng, most))), "_meta": value(rng, 3_000)}
+    elif kind == "task":
+        task = {
+            "taskId": text(rng, 999),
+            "status": rng.choice(("failed", "completed", text(rng, 99))),
+            "ttl": value(rng, 9),
+        }
+        result = rng.choice(({"resultType": "task", **task}, {"task": task}, {"task": value(rng, most)}))
     tools: Any = [tool]
     if kind == "tools":
         tools = rng.choice(([dict(tool, name=f"t{number}") for number in range(size(rng, 3_000))], value(rng, most),

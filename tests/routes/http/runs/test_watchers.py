@@ -127,8 +127,11 @@ async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream
             await app(scope, receive, noted)
 
         async with listening(counted) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            async with client.stream("POST", path, json=request_body) as response:
-                async for block in response.aiter_text():
+            async with (
+                client.stream("POST", path, json=request_body) as response,
+                aclosing(response.aiter_text()) as blocks,
+            ):
+                async for block in blocks:
                     text += block
                     for word, pause in zip(words, pauses, strict=True):
                         if word in text:
