@@ -100,16 +100,13 @@ class _LateRoutes(routing.BaseRoute):
 
 
 class StreamingApplication(Starlette):
-    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again.
-
-    `late` imports further routes, in another thread and once they are needed.
-    """
+    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again."""
 
     def __init__(
         self,
         *,
         routes: Sequence[Route],
-        late: Callable[[StreamingApplication], Sequence[Route]] | None = None,
+        late: Callable[[StreamingApplication], Sequence[Route]] | None = None,  # imports further routes when needed
         middleware: Sequence[Middleware] = (),
         answer: AnswerError = native_error,
     ) -> None:
