@@ -87,10 +87,6 @@ class Redactor:
     def _is_clean_value(self, value: object) -> bool:
         return self.is_clean(texts_in(value))
 
-    def is_clean_row(self, row: object) -> bool:
-        """True if a row holds no secret, neither in its texts nor in those that are JSON."""
-        return self.is_clean_json(texts_in(row))
-
     def is_clean_json(self, text: str) -> bool:
         """True if texts that are JSON hold no secret, nor one that is escaped twice."""
         return self.is_clean(text) and not _ESCAPED_AGAIN.search(text)

@@ -5,17 +5,24 @@ Some seeds of each door, and what has been found; `make nightly` looks for more,
 
 from __future__ import annotations
 
+import random
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from app.core.provider import ProviderFailed
+from app.models.wire.anthropic.answer import MessagesAnswer
+from app.models.wire.openai.answer import ChatAnswer
+from tests.support.fuzz.answers import raw_body
 from tests.support.fuzz.blocks import dumped
 from tests.support.fuzz.doors import DOORS, case_of
 from tests.support.fuzz.judging import Case, judged
 from tests.support.fuzz.site import site
-from tests.support.nightly import only_at_night
+from tests.support.nightly import at_night, only_at_night
 from tests.tasks.fuzz import hunt
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +80,14 @@ async def test_doors() -> None:
             if not made.lives:
                 break
     assert wrong == {}
+
+
+@pytest.mark.parametrize("read", [ChatAnswer, MessagesAnswer])
+def test_any_answer_is_read_or_a_failure_of_the_model(read: type[ChatAnswer] | type[MessagesAnswer]) -> None:
+    """In this process, where there is time for more seeds."""
+    for seed in range(at_night(20_000, 300)):
+        with suppress(ProviderFailed):
+            deque(read("http://model/v1").feed(raw_body(random.Random(seed), "events", 2_000)), 0)
 
 
 @only_at_night

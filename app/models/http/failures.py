@@ -246,7 +246,7 @@ def full_stop(sentence: str) -> str:
 def status_of(error: Mapping[str, Any]) -> int:
     """Return the status by number, else by code, else by type, which is the least specific."""
     numbers = [number for name in NUMBERS if (number := number_in(error.get(name)))]
-    words = [error.get(name) for name in ("code", "status", "type")]
+    words = [word for name in ("code", "status", "type") if isinstance(word := error.get(name), str)]
     return next(iter(numbers), 0) or next((STATUSES[word] for word in words if word in STATUSES), 500)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.messages import Message
+from app.core.messages import Message, dump
 from app.redaction.redactor import Redactor
-from app.storage.sessions import SessionState
+from app.storage.runs import RunRow
+from app.storage.sessions import MessageRow, SessionRow, SessionState
+from app.storage.sqlite.store import SQLiteStore
 from app.transcript import recent_histories
 from app.transcript.recent_histories import RecentHistories
 
@@ -84,3 +87,18 @@ async def test_the_histories_used_last_are_kept_within_the_limit(monkeypatch: py
     histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
     counts = [(await read(histories, store, name))[1] for name in "abacabdd"]
     assert counts == [2, 2, 1, 2, 1, 2, 6, 6], "b went for c, and c for b; d is too long"
+
+
+async def test_a_database_reads_the_rows_from_a_position_on(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(tmp_path / "test.db")
+    histories = RecentHistories(store, Redactor())
+    session = SessionRow("s", "local", 1.0, "title"), RunRow("r", "s", "local", "m", "answered", 1.0)
+    rows = [MessageRow("s", at, "r", dump(one)) for at, one in enumerate(FIRST + MORE)]
+    await store.write([*session, *rows[:2]])
+    assert (await histories.state("s")).messages == FIRST
+    await store.write(rows[2:])
+    behind = await store.session_state("s", 1)
+    assert behind.messages == [FIRST[1], *MORE]
+    assert behind.characters == sum(len(row.message) for row in rows[2:])
+    assert (await histories.state("s")).messages == FIRST + MORE
+    await store.close()

@@ -34,6 +34,7 @@ class Probe:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
         self._schedstat = Path(f"/proc/{pid}/task/{pid}/schedstat")
         self.seen = Seen()
+        self._never = threading.Event()
 
     def cpu_s(self) -> float:
         """CPU time of the loop's thread."""
@@ -54,7 +55,7 @@ class Probe:
     def watch_forever(self) -> None:
         while True:
             self.ask()
-            time.sleep(PAUSE_S)
+            self._never.wait(PAUSE_S)
 
 
 def main(port: int, pid: int) -> None:

@@ -140,3 +140,13 @@ def test_words_of_the_conversation_behind_the_complaint_are_not_read() -> None:
 def test_whatever_is_said_a_limit_is_sensible_or_none(said: str) -> None:
     limit = limit_in(said)
     assert limit is None or 256 <= limit <= 10**8
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda one: st.lists(one))
+FIELDS = st.dictionaries(st.sampled_from(("message", "code", "status", "type", "n_ctx", "status_code", "error")), JSON)
+
+
+@given(JSON | FIELDS)
+def test_any_error_in_a_stream_is_a_failure_of_the_model(error: object) -> None:
+    """Also one whose code is a list."""
+    assert error_in_stream(URL, error).code
