@@ -235,8 +235,8 @@ $(VENV)/.dev: $(VENV)/.serve
 	@touch $@
 
 # All tests with what takes too long for every change (tests/support/nightly.py): 200 kills of the server at random
-# moments, other examples for each property every night, answers of a million chunks, long conversations of a real model.
-# Then ten minutes of `make fire`.
+# moments, other examples for each property every night, answers of a million chunks, hostile bytes at each door, long
+# conversations of a real model. Then ten minutes of `make fire`.
 nightly: real-servers browser replica-programs image-programs client-environments
 	DRAGOMAN_NIGHTLY=1 $(BIN)/python -m pytest $(SIDE) $(ARGS)
 	$(BIN)/python -m tests.tasks.fire --seconds 600 --runs 100

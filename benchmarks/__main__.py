@@ -21,11 +21,18 @@ from benchmarks import (
     request_calls,
     stages,
     startup,
-    token_calls,
 )
 from benchmarks.recall import knowledge, memory, tools
 from benchmarks.replies import endings, hints, many_tools
-from benchmarks.serving import databases, replicas, served_models, stalls
+from benchmarks.serving import (
+    databases,
+    held_memory,
+    replicas,
+    served_models,
+    stalls,
+    stream_memory,
+    token_calls,
+)
 from benchmarks.stored import replays
 
 ALL = (
@@ -40,6 +47,8 @@ ALL = (
     endings,
     stages,
     stalls,
+    stream_memory,
+    held_memory,
     ingest,
     box,
     checkpoints,

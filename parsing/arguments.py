@@ -21,6 +21,7 @@ _TYPES = {
     "dict": "object",
 }  # fmt: skip
 _OBJECT = (dict, Mapping)  # nearly always the first, which is found much faster
+MOST_PARTS = 200
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 _FURTHER = frozenset(("$ref", *_ALTERNATIVES))  # a schema has more parts where these stand
 _NUMBERS = {"number": "integer", "integer": "number"}  # either name may stand for the other
@@ -118,10 +119,13 @@ def type_name(word: str) -> str:
 
 
 def parts_of(declared: Schema, root: Schema) -> list[Schema]:
-    """The schemas that one value may or must fit: itself, what it refers to, and its alternatives; each once."""
+    """The schemas that one value may or must fit: itself, what it refers to, and its alternatives; each once.
+
+    Of thousands, which each call would be read with, only the first MOST_PARTS.
+    """
     found: dict[int, Schema] = {}
     waiting = [declared]
-    while waiting:
+    while waiting and len(found) < MOST_PARTS:
         part = waiting.pop()
         if id(part) in found:
             continue

@@ -33,6 +33,7 @@ _TICKS = re.compile("`+")
 _LAST_FENCE = re.compile(
     r"^ {0,3}(?P<run>`{3,}|~{3,})[^\n`~]*\n(?P<body>\s*\{[^`~]*)\n {0,3}(?P=run)\s*\Z", re.MULTILINE
 )
+MOST_PARAMETERS = 64  # of a tool that takes plain text: looking through thousands for each fence would take seconds
 USUAL = ("command", "code", "query", "content", "text", "input")
 
 
@@ -43,9 +44,11 @@ def closing_fence(run: str) -> regex.Pattern[str]:
 
 
 def text_parameters(schema: Schema) -> list[str]:
-    """The parameters that a fence's raw text fills, in order."""
+    """The parameters that a fence's raw text fills, in order; none of a tool with more than MOST_PARAMETERS."""
     declared = properties_of(schema)
     required = required_of(schema)
+    if max(len(declared), len(required)) > MOST_PARAMETERS:
+        return []
     texts = [name for name in required if is_plain_string(schema, name)]
     if required:
         return texts if len(texts) == len(required) else []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
-from errno import EADDRINUSE
+from contextlib import nullcontext
 from functools import partial
 from importlib.metadata import version
 from types import FrameType
@@ -22,9 +23,10 @@ from starlette.types import Scope
 from app.config.settings import Loaded, Settings
 from app.redaction.logs import log_as_json, log_as_text
 from app.replicas.peers import Peers
+from app.runs.composition.loop_watch import watched_loop
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
-from parsing import parse
+from app.transcript.reply import compile_patterns
 from routes.access.authentication import Access, is_loopback
 from routes.access.connection_limits import Connections, room_for
 from routes.access.local_admin import read_local_token
@@ -36,6 +38,7 @@ from routes.catalogue import EARLY, late_routes
 from routes.deletion import end_temporary_forever
 from routes.forwarding import forwarding
 from routes.http import health
+from routes.http.administration.metrics import answer_for_metrics
 from routes.lanes.attendance import Attendance
 from routes.lanes.error_shapes import lane_errors
 from routes.lanes.lane import Lane
@@ -47,8 +50,10 @@ from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.protocol.route import Route
 from routes.services import Services, open_services
+from routes.workers.channel import Channel, Place
+from routes.workers.listening import CannotServe, listen
 from tools.base.patterns import compile_all
-from tools.base.tasks import in_background, wait_at_most
+from tools.base.tasks import alone, in_background, wait_at_most
 from tools.sandbox.sandbox import NoSandbox, Unboxed
 
 # What Python waits for before it looks for garbage that refers to itself. A request leaves none; to look through what
@@ -56,17 +61,11 @@ from tools.sandbox.sandbox import NoSandbox, Unboxed
 GARBAGE = (10_000, 200, 5)
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 
-# The kernel would hold up to 4 MB for each reader that has stalled; the log is the buffer.
 STREAMS = ("/runs/", "/events", "/v1/responses/", "/ui-message-stream/")  # that clients return to
-SEND_BUFFER = 256 * 1024
 WARM_UP_AFTER_S = 0.2  # the first probes of a new server come before
 # Clients reuse a connection that was idle for up to 5 s (httpx) or 4 s (Node.js): one that closes then fails a request.
 KEEP_ALIVE_S = 20
 DRAIN_S = 5  # how long open streams may take to read their run's end when the server stops
-
-
-class CannotServe(Exception):
-    """The server cannot start as configured. The message says what to do."""
 
 
 def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> StreamingApplication:
@@ -98,6 +97,7 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     server.state.services = services
     server.breaks_off = partial(_is_for_another, services.runs.peers)
     services.own_routes.server = server
+    answer_for_metrics(services)
     server.state.attendance = Attendance()
     return server
 
@@ -116,36 +116,25 @@ def _late_routes(services: Services, more_lanes: Sequence[Lane], server: Streami
 
     server.state.seen = Seen()
     services.runs.outboxes.append(RecordedFrames().of_run)  # no run of a lane can have begun before
-    return late_routes(more_lanes)
+    routes = late_routes(more_lanes)
+    gc.freeze()  # modules stay, as those of the start do
+    return routes
 
 
-def serve(loaded: Loaded) -> int:
-    """Run until a signal stops it. Exit code 1 when it cannot start, with the reason on stderr."""
+def serve(loaded: Loaded, place: Place | None = None) -> int:
+    """Run until a signal stops it, as a worker if it has a place. Exit code 1 when it cannot start, with the reason."""
     announcements = Announcements(loaded.settings.log_format == "json")
     (log_as_json if announcements.as_records else log_as_text)(loaded.settings.log_level)
     try:
-        with listen(loaded.settings) as listener:
-            config_loop = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
-            with asyncio.Runner(loop_factory=config_loop) as runner:
-                runner.run(_serve(loaded.settings, listener))
+        if place:
+            _run(loaded.settings.as_worker(place.number, place.port), None)
+        else:
+            with listen(loaded.settings) as listener:
+                _run(loaded.settings.as_worker(1, listener.getsockname()[1]), listener)  # the setting may be 0
     except (CannotServe, StoreFailed) as problem:
         announcements.fail(str(problem))
         return 1
     return 0
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The listening socket, taken before anything else is started. Raises CannotServe."""
-    try:
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        return listener
-    except OSError as error:
-        where = f"{settings.host}:{settings.port}"
-        hint = ": is another dragoman running? Choose another port with --port, or --port 0 for a free one."
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise CannotServe(f"Cannot listen on {where} ({reason}){hint if error.errno == EADDRINUSE else '.'}") from error
 
 
 def connections_of(settings: Settings) -> Connections:
@@ -158,8 +147,15 @@ def connections_of(settings: Settings) -> Connections:
     return Connections(most, settings.max_connections_per_address, settings.trusted_proxies)
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
-    settings = settings.model_copy(update={"port": listener.getsockname()[1]})  # it may have been 0
+def _run(settings: Settings, listener: socket.socket | None) -> None:
+    config_loop = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
+    with asyncio.Runner(loop_factory=config_loop) as runner:
+        runner.run(_serve(settings, listener))
+
+
+async def _serve(settings: Settings, listener: socket.socket | None) -> None:
+    """Serve what comes in at the listener; without one, what the parent hands over."""
+    channel = None if listener else Channel()
     async with (
         open_services(settings) as services,
         in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
@@ -173,7 +169,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         config = uvicorn.Config(
             create_server(services),
             lifespan="off",
-            http=BoundedProtocol.within(connections_of(settings)),
+            http=BoundedProtocol.within(connections_of(settings), channel.closed if channel else None),
             ws="none",  # nothing here speaks it, and who may come in is asked of HTTP only
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
@@ -185,7 +181,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         tame_garbage_collector()
         watching = asyncio.create_task(OpenFileLimit().watch_forever(), name="open files")
         try:
-            await _Server(config, services).serve([listener])
+            with watched_loop(services.metrics, settings.data_dir) if settings.loop_watchdog else nullcontext():
+                await _Server(config, services, channel).serve([listener] if listener else [])
         finally:
             watching.cancel()
 
@@ -205,17 +202,18 @@ def tame_garbage_collector() -> None:
 
 def warm_up() -> None:
     """Build what the first run would wait for: patterns, and the validator of its request."""
+    alone(compile_patterns)
     compile_all()
-    parse("A text.\n<tool_call>\n{}", {})
     ChatRequest.model_rebuild()
 
 
 class _Server(uvicorn.Server):
     """Says what to try when it is up; ends the runs, and with them their streams, when it stops."""
 
-    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+    def __init__(self, config: uvicorn.Config, services: Services, channel: Channel | None) -> None:
         super().__init__(config)
         self._services = services
+        self._channel = channel
         self._hurried = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -229,9 +227,32 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        host, port = sockets[0].getsockname()[:2] if sockets else ("localhost", self.config.port)
-        shown = f"localhost:{port}" if is_loopback(host) else f"{host}:{port}"
-        say = Announcements(self._services.settings.log_format == "json")
+        await self._announce()
+        self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
+        if self._channel:
+            self._channel.open(self._new_protocol, self._bury, self._leave)
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        """Return the protocol of a connection, as uvicorn makes it for one of its own listeners."""
+        http: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = http(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
+        )
+        return made
+
+    def _bury(self, worker: int) -> None:
+        """Another worker has died: take its runs over."""
+        self._burying = self._loop.create_task(self._services.replication.bury_worker(worker), name="bury worker")
+
+    def _leave(self) -> None:
+        """The parent has ended, or wants this worker to end."""
+        if not self.should_exit:
+            self.handle_exit(signal.SIGTERM, None)
+
+    async def _announce(self) -> None:
+        settings = self._services.settings
+        shown = f"localhost:{settings.port}" if is_loopback(settings.host) else f"{settings.host}:{settings.port}"
+        say = Announcements(settings.log_format == "json")
         say.state(f"dragoman {version('dragoman')} on http://{shown}. {self._services.about_model}")
         match self._services.factory.sandbox:
             case NoSandbox(reason):
@@ -245,11 +266,12 @@ class _Server(uvicorn.Server):
         if local:
             say.advise(f"Accounts cannot be told apart here: DRAGOMAN_TOKEN is in {self._services.local.token_file}.")
         say.advise(f"Or open http://{shown}{f'/#token={local}' if local else ''} in a browser.")
-        self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
 
     async def _serve_on(self) -> None:
         """Serve as before while load balancers, to whom /readyz is not ready any more, turn to other servers."""
         await wait_at_most(self._services.settings.drain_delay_s, self._hurried)
+        if self._channel:
+            await self._channel.leave()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._serve_on()

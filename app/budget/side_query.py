@@ -154,7 +154,7 @@ class SideQuery(Struct):
                 stream = provider.stream(metered_request.request())
                 async with asyncio.timeout(self.time_limit_s), aclosing(stream) as pieces:
                     async for piece in pieces:
-                        notices += (event for event in reply.add(piece) if isinstance(event, Notice))
+                        notices += (event for event in await reply.added(piece) if isinstance(event, Notice))
                         if metered_request.is_outgrown:
                             await metered_request.afford()
                         if reply.characters > MOST_ANSWERED or reply.begins_too_often:
@@ -168,7 +168,7 @@ class SideQuery(Struct):
                 metered_request.failed(failure)
                 trouble = f"failed: {failure.message.rstrip('.')}"
             finally:
-                notices += (event for event in reply.end() if isinstance(event, Notice))
+                notices += (event for event in await reply.ended() if isinstance(event, Notice))
                 known_as_answer(provider, reply)
         await self.run_budget.check_reply(provider, reply, conversation)
         return SideAnswer(reply, trouble, metered_request.usage, tuple(notices))

@@ -17,14 +17,15 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.checkpoints.process_locks import ProcessLocks
 from app.checkpoints.workspace_scans import MOST_FOLDERS, RunOwner, WorkspaceScans
 from app.storage.changes import StoreFailed
 from app.storage.checkpoints import (
@@ -44,6 +45,8 @@ from app.workspace.scanner import Look, ScanLimits, Scanner, differences
 CUT_OFF = "A look at the workspace behind a call failed: {why}."
 INCOMPLETE = "a look at the workspace behind one of its calls is missing"
 DELETED = "It was deleted, because all checkpoints together were too large (checkpoint_mb)."
+IsDead = Callable[[str], Awaitable[bool]]
+"""Return True for a run that no server is at work on. Raises StoreFailed."""
 Difference = tuple[bytes, Entry | None, Entry | None]
 logger = logging.getLogger(__name__)
 
@@ -55,13 +58,14 @@ class Unscannable(Exception):
 class Folder(Struct):
     """A workspace. `lock` is held for each look and each undo, by one of its `users`; others wait for it.
 
-    `open_calls` counts calls under way, by run.
+    `open_calls` counts calls under way, by run; while the lock is held those of other workers, too, which are `others`.
     """
 
     path: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     open_calls: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
     entries: Entries | None = None
 
 
@@ -80,11 +84,13 @@ class Checkpoints(WorkspaceScans):
         store_bytes: int = 2 << 30,
         is_secret: Callable[[bytes], bool] = lambda _: False,
         scratch: Path | None = None,
+        locks: ProcessLocks | None = None,
     ) -> None:
         super().__init__(limits, root, passed_by, is_secret)
         self.store = store
         self.scratch = scratch  # where folders of single sessions lie
         self._store_bytes = store_bytes
+        self._locks = locks  # where other workers have the same checkpoints
         self._folders: dict[str, Folder] = {}
         self._looking = 0
         self._quiet = asyncio.Condition()  # no look is under way: what one has stored, nothing refers to yet
@@ -99,6 +105,8 @@ class Checkpoints(WorkspaceScans):
     async def begin(self, owner: RunOwner, workspace: Path, call: str = "") -> tuple[Look, str | None]:
         folder = self.folder(str(workspace))
         async with self.looking(folder):
+            if owner.run in folder.others:  # the worker that had it has died in a call
+                await asyncio.to_thread(self._recover, folder, {owner.run})
             if owner.run in folder.open_calls:
                 folder.open_calls[owner.run] += 1
                 return await asyncio.to_thread(self._peek, folder), None
@@ -142,7 +150,7 @@ class Checkpoints(WorkspaceScans):
         """Hold a workspace for a look at it, or for more."""
         folder.users += 1
         try:
-            async with folder.lock:
+            async with folder.lock, self._apart(folder):
                 async with self._quiet:
                     self._looking += 1
                 try:
@@ -153,6 +161,24 @@ class Checkpoints(WorkspaceScans):
                         self._quiet.notify_all()
         finally:
             folder.users -= 1
+
+    @asynccontextmanager
+    async def _apart(self, folder: Folder) -> AsyncIterator[None]:
+        """Keep other workers from a workspace, and see what they have done and do in it."""
+        if self._locks is None:
+            yield
+            return
+        async with self._locks.looking(folder.path):
+            rows = await asyncio.to_thread(self.store.rows, OPEN)
+            folder.entries = None
+            folder.others = {row.run for row in rows if row.workspace == folder.path} - folder.open_calls.keys()
+            folder.open_calls |= dict.fromkeys(folder.others, 1)
+            try:
+                yield
+            finally:
+                for run in folder.others:
+                    folder.open_calls.pop(run, None)
+                folder.others = set()
 
     def _open(self, folder: Folder, owner: RunOwner, call: str) -> tuple[Look, str | None]:
         """Look at the workspace and open a call of the run; else return why not, unless that is known."""
@@ -178,8 +204,9 @@ class Checkpoints(WorkspaceScans):
         async with self._quiet:
             await self._quiet.wait_for(lambda: not self._looking)
             try:
-                await asyncio.to_thread(tidy)
-            except StoreFailed as failure:
+                async with self._locks.alone() if self._locks else nullcontext():
+                    await asyncio.to_thread(tidy)
+            except (StoreFailed, TimeoutError) as failure:
                 logger.warning("the checkpoints were not tidied: %s", failure)
 
     def _close(self, folder: Folder, run: str, call: str) -> Look:
@@ -269,7 +296,8 @@ class Checkpoints(WorkspaceScans):
             for path in {row.workspace for row in oldest}:
                 self.store.forget_looks(path, {row.run for row in oldest})
             self.store.sweep()
-        for folder in [one for one in self._folders.values() if not one.open_calls]:
+        busy = {row.workspace for row in self.store.rows(OPEN)}
+        for folder in [one for one in self._folders.values() if one.path not in busy]:
             if self.store.size() <= self._store_bytes:
                 return
             folder.entries = None
@@ -278,7 +306,7 @@ class Checkpoints(WorkspaceScans):
 
     async def take_undone(self, session: str) -> list[CheckpointRow]:
         """Take the undone runs that the session's model does not know of: they count as reported from now on."""
-        if session not in self.unreported:
+        if session not in self.unreported and self._locks is None:  # else another worker may know of one
             return []
         self.unreported.discard(session)
         undone = await asyncio.to_thread(self.store.rows, UNDONE)
@@ -286,25 +314,30 @@ class Checkpoints(WorkspaceScans):
         await asyncio.to_thread(self.store.put, [replace(row, reported=True) for row in rows])
         return rows
 
-    async def recover(self) -> None:
-        """Take the look behind each call that a server was killed in."""
+    async def recover(self, is_dead: IsDead | None = None) -> None:
+        """Take the look behind each call that a server was killed in; with others, only if the run `is_dead`."""
+        if self._locks:
+            await asyncio.to_thread(self.store.size)  # makes the file, by the first worker before there are others
         undone = await asyncio.to_thread(self.store.rows, UNDONE)
         self.unreported |= {row.session for row in undone if not row.reported}
-        for path in {row.workspace for row in await asyncio.to_thread(self.store.rows, OPEN)}:
+        rows = await asyncio.to_thread(self.store.rows, OPEN)
+        dead = [row for row in rows if is_dead is None or await is_dead(row.run)]
+        for path in {row.workspace for row in dead}:
             folder = self.folder(path)
             async with self.looking(folder):
-                await asyncio.to_thread(self._recover, folder)
+                await asyncio.to_thread(self._recover, folder, {row.run for row in dead})
 
-    def _recover(self, folder: Folder) -> None:
-        rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path]
-        folder.open_calls = {row.run: 1 for row in rows}
+    def _recover(self, folder: Folder, dead: Collection[str]) -> None:
+        rows = [row for row in self.store.rows(OPEN) if row.workspace == folder.path and row.run in dead]
+        folder.open_calls |= {row.run: 1 for row in rows}
         try:
             self.look(folder, self._cut_off(folder, rows), all_shared=True)
             self.store.put([replace(row, state=KEPT) for row in rows])
         except Unscannable as unfit:
             self._give_up(folder, str(unfit))
         finally:
-            folder.open_calls = {}
+            for row in rows:
+                folder.open_calls.pop(row.run)
 
     def _cut_off(self, folder: Folder, rows: Sequence[CheckpointRow]) -> LookRow | None:
         """Return the look behind the call that a server was killed in, if it was the only one."""

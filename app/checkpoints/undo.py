@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.checkpoints.call_changes import NO_CHECKPOINT
-from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, Unscannable
+from app.checkpoints.checkpoints import INCOMPLETE, Checkpoints, Folder, IsDead, Unscannable
 from app.checkpoints.restore import Plan, plan_of, restore
 from app.checkpoints.workspace_scans import NO_SESSION, PERSON
 from app.storage.changes import StoreFailed
@@ -127,10 +127,10 @@ def _undo_by_state(
     return undo(checkpoints, folder, row, by, paths)
 
 
-async def recover(checkpoints: Checkpoints) -> None:
+async def recover(checkpoints: Checkpoints, is_dead: IsDead | None = None) -> None:
     """Take up what a killed server has left: looks behind calls, and undos."""
     try:
-        await checkpoints.recover()
+        await checkpoints.recover(is_dead)
         for row in await asyncio.to_thread(checkpoints.store.rows, UNDOING):
             await undo_run(checkpoints, row.run, row.undone_by)
     except (StoreFailed, UndoRefused) as failure:

@@ -21,6 +21,9 @@ class MonitoringSettings(BaseModel, defer_build=True):
         f"printable ASCII without spaces, at least {SHORTEST_TOKEN} characters",
     )
     metrics_public: bool = switch(False, "let every client that can reach the port read GET /metrics, without a token")
+    loop_watchdog: bool = switch(
+        True, "count and log callbacks that hold the event loop for 50 ms of CPU, with their stack"
+    )
     log_format: Literal["text", "json"] = setting(
         "text", "text, or json: an object on each line, with the ids of run, session and request", "text or json"
     )

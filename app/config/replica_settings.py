@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr, field_validator
 
-from app.core.settings_fields import path, seconds, setting, switch
+from app.core.settings_fields import path, seconds, setting, switch, whole
 from tools.base.patterns import lazy_pattern
 
 SCHEMES = ("postgres", "postgresql")
@@ -31,6 +32,7 @@ class ReplicaSettings(BaseModel, defer_build=True):
     lease_s: float = seconds(
         10.0, "time without a sign of life after which other servers continue the runs of this one", low=3, high=600
     )
+    workers: int = whole(1, 1, 64, "servers behind this one port, each on a core; more than one need database_url")
     workspace_shared: bool = switch(False, "all servers that share the database see the same workspace folder")
     secret_key: SecretStr | None = setting(
         None,
@@ -83,3 +85,12 @@ class ReplicaSettings(BaseModel, defer_build=True):
         secret_key = [self.secret_key.get_secret_value()] if self.secret_key else []
         password = urlsplit(self.postgres_url).password if self.postgres_url else None
         return [*secret_key, *({password, unquote(password)} if password else ())]
+
+
+def worker_problems(settings: ReplicaSettings) -> Iterator[str]:
+    """Yield why there cannot be so many workers."""
+    if settings.workers > 1 and settings.database_url is None:
+        yield (
+            f"{settings.workers} workers need a database that they can share: set DRAGOMAN_DATABASE_URL to one of "
+            "PostgreSQL (`dragoman db move URL` takes along what there is), or workers to 1."
+        )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
-from pydantic import ConfigDict, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, PrivateAttr, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from app.config.connection_settings import ConnectionSettings, apps_origin_problems
 from app.config.display import wrong_values
@@ -23,7 +23,7 @@ from app.config.monitoring_settings import MonitoringSettings, TelemetrySettings
 from app.config.notification_settings import NotificationSettings
 from app.config.operator_settings import FILE_ONLY, HookSettings, OperatorSettings, hook_problems
 from app.config.protected_files import in_workspace, own_files
-from app.config.replica_settings import ReplicaSettings
+from app.config.replica_settings import ReplicaSettings, worker_problems
 from app.config.run_settings import AutomationSettings, HelperSettings, ProfileSettings, RunSettings
 from app.config.search_settings import SearchSettings, search_problems
 from app.config.serving_settings import ServingSettings
@@ -217,6 +217,26 @@ class Settings(
             return value
         raise ValueError("has an entry that is none of these")
 
+    _worker = PrivateAttr(1)  # its number among those of this machine
+
+    @property
+    def worker(self) -> int:
+        return self._worker
+
+    def as_worker(self, number: int, port: int) -> Settings:
+        """Return the settings of one worker, behind the port that all of them have."""
+        own = self.model_copy(update={"port": port})
+        own._worker = number
+        return own
+
+    @property
+    def own_dir(self) -> Path:
+        """The folder of what only this worker may use: the data directory itself for the first, or only, one."""
+        return self.dir_of_worker(self._worker)
+
+    def dir_of_worker(self, number: int) -> Path:
+        return self.data_dir if number == 1 else self.data_dir / "workers" / str(number)
+
     def mode_of(self, role: Role) -> ApprovalMode:
         """The approval mode of runs whose request names none."""
         modes = {Role.GUEST: self.approval_guest, Role.USER: self.approval_user, Role.ADMIN: self.approval_admin}
@@ -284,6 +304,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], *, fo
     problems += sign_in_problems(settings, settings.public_url, settings.sign_in_days)
     problems += apps_origin_problems(settings.apps_origin, settings.public_url)
     problems += label_problems(settings, settings.endpoints)
+    problems += worker_problems(settings)
     named = {"mcp_config": settings.mcp_config, **key_files(settings.endpoints)}
     named |= {"tokenizer": settings.tokenizer} if settings.tokenizer else {}
     named |= {"secrets_key_file": settings.secrets_key_file} if settings.secrets_key_file else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.context.prompt import TEACHINGS, within
@@ -31,11 +31,21 @@ def relay_opening(
     if not tools or teaching is None or choice.mode == NONE:
         return ()
     offered = choice.offered(tools)
-    listed = "\n".join([TOOLS, *map(described, offered)])
+    listed = "\n".join([TOOLS, *described_tools(offered)])
     rule = f"To call a tool, {teaching.rule} {SEVERAL}"
     names = offered[0].name if len(offered) == 1 else "one of the tools"
     urgency = CALL_NOW.format(names=names) if choice.mode == REQUIRED else IF_NEEDED
     return (Message("system", f"{within(MOST_TOOLS, listed)}\n\n{rule} {urgency}"),)
+
+
+def described_tools(tools: Sequence[Tool]) -> Iterator[str]:
+    """Yield the line of each tool, as far as there is room for one."""
+    room = MOST_TOOLS
+    for tool in tools:
+        if room < 0:
+            return
+        yield (line := described(tool))
+        room -= len(line)
 
 
 def described(tool: Tool) -> str:

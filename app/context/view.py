@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -20,6 +21,7 @@ from app.context.relay_prompt import relay_opening
 from app.core.events import AgentEvent, ContextTrimmed
 from app.core.messages import Message, for_models, rejoined, with_pictures_apart
 from app.core.provider import ModelRequest, ProviderFailed, ReadFile
+from app.core.time_slice import sliced
 from app.models.endpoints.failover import ModelRoute
 from app.models.tokens.counter import CountedModel, TokenCounter
 from app.models.tokens.cutting import shortened
@@ -65,7 +67,7 @@ class Fitted(Struct, frozen=True):
     @property
     def has_attachments(self) -> bool:
         """True if it has attachments. Their tokens are only estimated, so the counter is not calibrated with it."""
-        return any(message.attachments for message in self.request.messages)
+        return any(True for message in self.request.messages if message.attachments)
 
 
 class ViewedModel(CountedModel, Protocol):
@@ -272,7 +274,9 @@ class View(_OfModel):
         rows = [row for row in await self.summaries(session) if row.upto <= so_far] if so_far > 1 else []
         compacted = self.histories.of(session, conversation.messages)
         if compacted and not (rows and rows[-1].upto > compacted.start):
-            compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+            if compacted.secrets != conversation.redactor.secrets:
+                compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
+                compacted.secrets = conversation.redactor.secrets
             return compacted
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 
@@ -368,7 +372,10 @@ class RelayView(_OfModel):
             go_on=plan.go_on,
             parameters=self.parameters,
         )
-        counted = sum(map(counter.measure, request.whole()))
+        counted = 0
+        async with aclosing(sliced(request.whole())) as whole:
+            async for message in whole:
+                counted += counter.measure(message)
         counted += counter.described(tools) if self.model.native_tools else 0
         return Fitted(request, counted, counter, counter.scale)
 

@@ -189,4 +189,5 @@ def unanswered(messages: Sequence[Message]) -> Iterator[AskedCall]:
     """Calls that no tool message answers, after a crash or a cancellation."""
     answered = {message.call for message in messages if message.role == "tool"}
     for message in messages:
-        yield from (call for call in message.calls if call.id not in answered)
+        if message.calls:  # few have any, and a history may be long
+            yield from (call for call in message.calls if call.id not in answered)

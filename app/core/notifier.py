@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from tools.base.tasks import LeanEvent
+
 
 class Notifier:
     """Subscriptions to a principal, by name, or to a session, by id.
@@ -22,7 +24,7 @@ class Notifier:
     @contextmanager
     def subscribed(self, name: str) -> Iterator[asyncio.Event]:
         """An event that each notification sets; the subscriber checks `closed`, clears it, and then reads the state."""
-        changed = asyncio.Event()
+        changed = LeanEvent()
         others = self._subscribers.setdefault(name, set())
         others.add(changed)
         try:

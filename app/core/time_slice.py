@@ -7,12 +7,23 @@ end: a megabyte that arrives at once, brackets without end, thousands of small o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
 from time import perf_counter
+from typing import ClassVar, TypeVar
+from weakref import WeakKeyDictionary
+
+from app.core.log_context import log_context
 
 SLICE_S = 0.005
 CHARACTERS = 2048  # of text that is handled without a look at the clock
 BYTES = 16 * 1024  # the same, of what is not decoded yet
+HEAVY = 64 * 1024  # characters that must be worked through at once: a thread does so
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class TimeSlice:
@@ -28,10 +39,74 @@ class TimeSlice:
             self._since = self._clock()
             asyncio.get_running_loop().call_soon(self._begin_anew)
         elif self._clock() - self._since >= SLICE_S:
-            await asyncio.sleep(0)
+            await Turns.of_loop().next(log_context().principal)
 
     def _begin_anew(self) -> None:
         self._since = None
+
+
+class Turns:
+    """Tasks whose slice is over. Each turn of the loop one of them goes on, and the principals take turns.
+
+    So however many runs a principal has, and whatever their models' servers send, others get as much of the loop.
+    """
+
+    _loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by principal, the next one first
+
+    @classmethod
+    def of_loop(cls) -> Turns:
+        return cls._loops.setdefault(asyncio.get_running_loop(), cls())
+
+    async def next(self, principal: str) -> None:
+        """Wait for this task's turn."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._give)
+        self._waiting.setdefault(principal, deque()).append(turn)
+        await turn
+
+    def _give(self) -> None:
+        principal = next(iter(self._waiting))
+        turns = self._waiting.pop(principal)
+        turn = turns.popleft()
+        if turns:
+            self._waiting[principal] = turns  # behind the others
+        if not turn.done():  # else its task was cancelled
+            turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._give)
+
+
+async def sliced(items: Iterable[T]) -> AsyncGenerator[T, None]:
+    """Yield each; others get their turns between them."""
+    time_slice = TimeSlice()
+    for item in items:
+        yield item
+        await time_slice.pause_if_over()
+
+
+async def in_heavy_thread(function: Callable[[], R]) -> R:
+    """Return what the function returns: work that cannot be divided, while the loop gets the interpreter in turns.
+
+    There is one thread for all such work, so that the loop has one rival. A cancelled caller waits until the function
+    has ended, which may work on what the caller looks at then.
+    """
+    work = asyncio.get_running_loop().run_in_executor(_heavy_thread(), function)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+        raise
+
+
+@lru_cache(1)
+def _heavy_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "heavy")
 
 
 def parts(data: bytes, most: int = BYTES) -> Iterator[bytes]:

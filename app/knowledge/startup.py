@@ -41,7 +41,7 @@ async def opened_knowledge(
     embedder = memories.embedder or embedder_of(settings)
     leaves = embedder is not None and not embedder.is_local
     policy = settings.label_policy
-    index = KnowledgeIndex(settings.data_dir / INDEX)
+    index = KnowledgeIndex(settings.own_dir / INDEX)
     indexer = Indexer(
         index=index,
         root=settings.workspace,

@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, get_args
 
 from msgspec import Struct, field
 
@@ -41,6 +41,7 @@ from app.core.events import (
     RunFailed,
     RunStarted,
     TextDelta,
+    TextReclassified,
     ToolFinished,
     encode,
 )
@@ -59,6 +60,9 @@ PAGE = 32  # events that a watcher takes at a time: each that stalls holds a pag
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
+
+
+_IN_PARTS = frozenset((*get_args(Delta), TextReclassified))  # of a text in which a secret may stand
 
 
 def _ignore(*_: object) -> None:
@@ -136,7 +140,7 @@ class RunLog:
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
-        for redacted in self._redacted.add(event):
+        for redacted in self._redacted.add(event) if type(event) in _IN_PARTS else (*self._redacted.end(), event):
             if type(redacted) is TextDelta and len(redacted.text) <= MAX_DELTA:  # as a rule
                 self._pending.append(redacted)
             elif isinstance(redacted, Delta):
@@ -146,10 +150,13 @@ class RunLog:
         self._journal.announce(self)
 
     def _add_whole(self, event: AgentEvent) -> None:
+        data, redactor = encode(event), self._journal.redactor
+        if not redactor.is_clean_json(data) and (redacted := redactor.redact_value(event)) is not event:
+            event, data = redacted, encode(redacted)
         if self._drafts.open or type(event) is DocumentStarted:
             self._pending += [Encoded(one.type, encode(one)) for one in self._drafts.completed(event)]
         else:
-            self._pending.append(Encoded(event.type, encode(event)))
+            self._pending.append(Encoded(event.type, data))
         if self._observe and not self.failure:
             self._observe(event)
 
@@ -187,7 +194,7 @@ class RunLog:
             self._waiting.pop(waiting, None)
 
     def take_changes(self, events: list[EventRow]) -> list[Change]:
-        """What is to be written with these events."""
+        """Return what is to be written with these events."""
         changes, self._changes = self._changes, []
         if self.failure or self._is_abandoned:
             return []

@@ -17,6 +17,8 @@ from prometheus_client.registry import Collector
 from app.metrics.recorder import Histogram, LabelValues, Metrics, Reading
 from app.metrics.table import METRICS, Metric
 
+EOF = "# EOF"  # of OpenMetrics
+
 
 class Exposition:
     """The figures of one moment, with these values of gauges. `text` may be called in another thread.
@@ -50,6 +52,27 @@ class Exposition:
             series = self._numbers.get(metric.name, {})
             if series or not metric.of_replicas:
                 yield number_family(metric, series)
+
+
+def merged(texts: Mapping[int, str]) -> str:
+    """Return the texts of several workers as one, in which each sample has the number of its worker as a label."""
+    families: dict[str, list[str]] = {}
+    for number, text in texts.items():
+        lines, is_known = list[str](), False
+        for line in text.splitlines():
+            if line.startswith("# HELP "):
+                name = line.split(" ", 3)[2]
+                is_known = name in families
+                lines = families.setdefault(name, [])
+            if not line.startswith("# "):
+                name, brace, labels = line.partition("{")
+                alone, _, value = line.partition(" ")
+                own = f'worker="{number}"'
+                lines.append(f"{name}{{{own},{labels}" if brace else f"{alone}{{{own}}} {value}")
+            elif not is_known and line != EOF:
+                lines.append(line)
+    ends = [EOF] if any(text.endswith(f"{EOF}\n") for text in texts.values()) else []
+    return "\n".join([*chain.from_iterable(families.values()), *ends, ""])
 
 
 def encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:

@@ -14,6 +14,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 MOST_SERIES = 200  # of one metric; a further one counts as OTHER
 FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 ANSWERS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+HOLDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 WORK = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 
 
@@ -119,6 +120,13 @@ DATABASE_BYTES = Metric("dragoman_database_bytes", "gauge", "Size of the files o
 DISK_FREE_BYTES = Metric("dragoman_disk_free_bytes", "gauge", "Free bytes of a folder's disk.", ("folder",))
 LOOP_LAG_SECONDS = Metric(
     "dragoman_event_loop_lag_seconds", "histogram", "Delay of a timer of one second: the event loop was busy.", (), FAST
+)
+LOOP_HELD_SECONDS = Metric(
+    "dragoman_event_loop_held_seconds",
+    "histogram",
+    "CPU of single callbacks of the event loop that had more than 50 ms, by cause: callback, garbage_collection.",
+    ("cause",),
+    HOLDS,
 )
 TAKEOVERS = Metric("dragoman_takeovers_total", "counter", "Runs taken over from another replica.", of_replicas=True)
 FENCED = Metric(

@@ -83,7 +83,9 @@ class Gate(Struct):
         rules = self._rules()
         if self._offered is None or self._offered[0] is not tools or self._offered[1] != rules:
             # Grants end, and with writes.
-            policy = replace(self.policy, evidence=None)  # the list is kept, and would keep the conversation
+            policy = self.policy
+            if policy.evidence is not None:  # the list is kept, and would keep the conversation
+                policy = replace(policy, evidence=None)
             held = policy.grants or policy.permissions
             rights = None if held else (self.principal, policy, self.classification.version)
             offered = tools.part(lambda one: not (one.skills or isinstance(self.decide(one), Refuse)), rights)

@@ -22,7 +22,7 @@ def calls_in_text(provider: Provider, messages: Sequence[Message], natively: boo
     if provider.leaves_calls or not provider.native_tools:
         return TextCalls.READ
     name = name_of(provider)
-    if provider.calls_natively or natively or any(message.by == name for message in messages):
+    if provider.calls_natively or natively or any(True for message in messages if message.by == name):
         return TextCalls.DOUBTED
     return TextCalls.READ
 

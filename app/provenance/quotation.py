@@ -65,8 +65,12 @@ class Provenance(Struct):
         library = self._library = Library() if self._library is None else self._library
         for made, before in (*self._earlier(conversation.begins, messages), (asked, messages)):
             sources = [*others, *filter(None, map(source_of, before))]
-            wanted = {call.id: QuotedCall(_written(call), tools, normalise_call) for call in made}
-            found = await asyncio.to_thread(library.quotations, wanted, sources, work)
+
+            def search(made: Sequence[AskedCall] = made, sources: Sequence[Source] = sources) -> dict[str, str]:
+                wanted = {call.id: QuotedCall(_written(call), tools, normalise_call) for call in made}
+                return library.quotations(wanted, sources, work)
+
+            found = await asyncio.to_thread(search)
         return found
 
     def _earlier(

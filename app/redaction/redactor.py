@@ -89,8 +89,11 @@ class Redactor:
 
     def is_clean_row(self, row: object) -> bool:
         """True if a row holds no secret, neither in its texts nor in those that are JSON."""
-        texts = texts_in(row)
-        return self.is_clean(texts) and not _ESCAPED_AGAIN.search(texts)
+        return self.is_clean_json(texts_in(row))
+
+    def is_clean_json(self, text: str) -> bool:
+        """True if texts that are JSON hold no secret, nor one that is escaped twice."""
+        return self.is_clean(text) and not _ESCAPED_AGAIN.search(text)
 
     def redact_json(self, text: str) -> str:
         """Redact the values of a JSON text, which stays JSON."""
@@ -113,6 +116,11 @@ class Redactor:
     def is_secret_in(self, data: bytes) -> bool:
         """True if bytes, of a file perhaps, hold a whole secret or access token."""
         return any(form in data for form in self._encoded) or _TOKEN_IN_BYTES.search(data) is not None
+
+    @property
+    def secrets(self) -> int:
+        """The number of spellings that are redacted, which only grows."""
+        return len(self._forms)
 
     @property
     def longest(self) -> int:
@@ -217,25 +225,29 @@ class _BasicTypes(dict[type[Any], type[Any]]):
 
 BASIC_TYPES = (str, bool, float, type(None), int, list, tuple, dict, Struct)
 _BASIC_TYPES = _BasicTypes()
+_NO_VALUES = frozenset((str, bool, float, type(None)))  # which have been taken, or have no text
 
 
 def texts_in(value: object) -> str:
     """All texts of a value, in lines: one search finds out that no secret is in any, as none contains a line end."""
-    texts, left = list[str](), list[Any]([value])
-    for one in left:  # which grows by what is inside
-        kind = _BASIC_TYPES[type(one)]  # a chain of isinstance would take twice the time
-        if kind is str:
-            texts.append(one)
-        elif kind is int:
-            if Redactor.shortest_bits <= one.bit_length() <= 1024:
-                texts.append(str(one))
-        elif kind is list or kind is tuple:
-            left += one
-        elif kind is dict:
-            left += one
-            left += one.values()
-        elif kind is Struct:
-            left += astuple(one)
+    texts, groups = list[str](), list[Iterable[Any]]([(value,)])
+    for group in groups:  # which grows by what is inside
+        texts += [one for one in group if type(one) is str]  # most are, or are nothing
+        for one in group:
+            if type(one) in _NO_VALUES:
+                continue
+            kind = _BASIC_TYPES[type(one)]  # a chain of isinstance would take twice the time
+            if kind is str:
+                texts.append(one)
+            elif kind is int:
+                if Redactor.shortest_bits <= one.bit_length() <= 1024:
+                    texts.append(str(one))
+            elif kind is list or kind is tuple:
+                groups.append(one)
+            elif kind is dict:
+                groups += (one, one.values())
+            elif kind is Struct:
+                groups.append(astuple(one))
     return "\n".join(texts)
 
 

@@ -64,6 +64,7 @@ from app.runs.session_queue import SessionQueue
 from app.storage.runs import RunRow
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed, InboxFull
+from app.transcript.recent_histories import RecentHistories
 from app.transcript.run_request import direct_call_of
 from parsing import Arguments
 
@@ -178,6 +179,7 @@ class Replay:
             row=row,
             agent=direct_agent(stage.agent(), call) if (call := direct_call_of(row)) else stage.agent(),
             store=NO_STORE,
+            histories=RecentHistories(NO_STORE, self._redactor),
             journal=ReplayWriter(self._redactor, documents=stage.settings.documents),
             line=SessionQueue(),
             approvals=stage.approvals,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -59,7 +60,7 @@ from app.runs.run_scope import RunScope
 from app.runs.tool_executor import ToolExecutor, Unanswered
 from app.transcript.conversation import INTERRUPTED, Conversation
 from app.transcript.inbox import Inbox
-from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls
+from app.transcript.reply import MOST_BEGINNINGS, NEVER_MADE, Reply, TextCalls, compile_patterns
 from app.transcript.reply_calls import rejection
 from app.transcript.round_plan import RoundPlan
 from app.transcript.run_request import SPEAKER
@@ -69,6 +70,7 @@ from app.transcript.whole_thoughts import as_answer
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
 from tools.base.outcome import advice_of
+from tools.base.tasks import alone
 from tools.toolbox import Toolbox
 
 SUFFIX, THINKS = "prompt_suffix", "<think>\n"  # the ability, and its value for a model whose prompt begins a thought
@@ -401,6 +403,8 @@ class Agent(Struct):
         if news := [why for why, is_reported in self.changed.items() if not is_reported]:
             self.changed |= dict.fromkeys(news, True)
             await emit(Notice(REPLY_CHANGED, CHANGED.format(why="; ".join(news))))
+        if not compile_patterns.cache_info().currsize:  # the first request has come before the server's warm-up
+            await asyncio.to_thread(alone, compile_patterns)
         metered_request = await self.scope.run_budget.metered_request(
             self.provider, fitted.request, fitted.counted, conversation
         )
@@ -410,7 +414,7 @@ class Agent(Struct):
                 request = metered_request.request(left_s=self.discipline.left_s(), take_text=take_text)
                 async with aclosing(self.provider.stream(request)) as pieces:
                     async for piece in pieces:
-                        for event in self._corrected(reply.add(piece)):
+                        for event in self._corrected(await reply.added(piece)):
                             await emit(event)
                         if metered_request.is_outgrown:
                             await metered_request.afford()
@@ -450,7 +454,7 @@ class Agent(Struct):
         return take_text
 
     async def _end_reply(self, context: RunContext, reply: Reply) -> None:
-        await context.emit_all(self._corrected(reply.end()))
+        await context.emit_all(self._corrected(await reply.ended()))
         if reply.has_ended_open_thought:
             self.provider.show(SUFFIX, THINKS, "an answer ended a thought that its prompt had begun")
         elif reply.is_only_thought and self.provider.ability(SUFFIX).source == "answer":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import marshal
 from collections.abc import Sequence
 
 from msgspec import Struct, field
@@ -54,8 +54,9 @@ class ClientToolLists(Struct):
         """The own tools and the declared ones. Of two with one name the client's is offered."""
         if not declared:
             return own
-        text = json.dumps([[one.name, one.description, one.parameters] for one in declared])
-        key = id(own), hashlib.sha256(text.encode()).digest()
+        # A tenth of the time of JSON, for declarations that may be a megabyte; version 2 has no references.
+        text = marshal.dumps([[one.name, one.description, one.parameters] for one in declared], 2)
+        key = id(own), hashlib.sha256(text).digest()
         known = self._known.get(key)
         if known is None or known.own is not own:
             by_name = {one.name: one for one in declared}  # servers refuse two of one name

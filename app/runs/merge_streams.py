@@ -16,25 +16,36 @@ async def merge_streams(streams: Sequence[AsyncGenerator[Item, None]]) -> AsyncG
     A stream proceeds once its item has been taken, so that nothing is buffered. The first that fails ends
     the others. However this generator ends, all streams are closed and no task is left.
     """
-    queue: asyncio.Queue[asyncio.Task[None] | tuple[int, Item, asyncio.Event]] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    arrived = list[asyncio.Task[None] | tuple[int, Item, asyncio.Future[None]]]()
+    news = loop.create_future()  # not an asyncio.Queue: each reader of the feed would hold its four deques
+
+    def put(one: asyncio.Task[None] | tuple[int, Item, asyncio.Future[None]]) -> None:
+        arrived.append(one)
+        if not news.done():
+            news.set_result(None)
 
     async def read(number: int, stream: AsyncGenerator[Item, None]) -> None:
         async with aclosing(stream) as items:
             async for item in items:
-                taken = asyncio.Event()
-                queue.put_nowait((number, item, taken))
-                await taken.wait()
+                taken = loop.create_future()
+                put((number, item, taken))
+                await taken
 
     tasks = [asyncio.create_task(read(number, stream)) for number, stream in enumerate(streams)]
     for task in tasks:
-        task.add_done_callback(queue.put_nowait)
+        task.add_done_callback(put)
     left = len(tasks)
     try:
         while left:
-            match await queue.get():
+            if not arrived:
+                news = loop.create_future()
+                await news
+            match arrived.pop(0):
                 case number, item, taken:
                     yield number, item
-                    taken.set()
+                    if not taken.done():
+                        taken.set_result(None)
                 case asyncio.Task() as ended:
                     left -= 1
                     ended.result()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from app.core.events import AgentEvent, TextDelta
+from app.core.events import TERMINAL, AgentEvent, TextDelta
 from app.core.time_slice import TimeSlice
 from app.policy.guards import Guards
 from app.runs.emitter import Emitter
@@ -27,8 +27,8 @@ class EventSink(Protocol):
 class RunContext(Struct, frozen=True):
     """`run` is the run's id. The consumer of `events` writes them to the run's log before it takes the next one.
 
-    Text reaches it by a shorter way if it has a `sink`: while the run waits for its model, the consumer has taken all
-    events before, so those of the text that arrives can be added to the sink at once, in their order.
+    Events reach it by a shorter way if it has a `sink`: the consumer has taken all before, so they can be added at
+    once, in their order. Through the generator come those for which the sink is full, and the last one.
     """
 
     run: str
@@ -44,7 +44,11 @@ class RunContext(Struct, frozen=True):
 
         Between many events without a wait, other tasks get their turns.
         """
-        await self._emitter.emit(self._recorded(event))
+        event, sink = self._recorded(event), self.sink
+        if sink is None or sink.full or event.type in TERMINAL:
+            await self._emitter.emit(event)
+        else:
+            sink.add(event)
         await self._time_slice.pause_if_over()
 
     async def emit_all(self, events: Iterable[AgentEvent]) -> None:

@@ -143,10 +143,11 @@ class RunFactory(Struct, kw_only=True):
     @property
     def tools(self) -> ToolList:
         """The tools that there are now, as the settings classify them; those of MCP servers come and go."""
-        there = self.built_in, self.mcp.tools()
-        if self._listed is None or any(one is not old for one, old in zip(there, self._listed[0], strict=True)):
-            self._listed = there, ToolList(self.mcp.trust.classification.of(tool) for tools in there for tool in tools)
-        return self._listed[1]
+        there, known = (self.built_in, self.mcp.tools()), self._listed
+        if known is None or there[0] is not known[0][0] or there[1] is not known[0][1]:
+            known = there, ToolList(self.mcp.trust.classification.of(tool) for tools in there for tool in tools)
+            self._listed = known
+        return known[1]
 
     def gate(
         self,
@@ -267,9 +268,10 @@ class RunFactory(Struct, kw_only=True):
 
     def _server_skills(self, options: RunOptions, gate: Gate, route: ModelRoute) -> Mapping[str, str]:
         """The skills of MCP servers that a run may read: none if it names its tools, or for a small window."""
-        if options.tools is not None or route.known_window < LEAST_WINDOW:
+        found = self.tools.of_skills
+        if not found or options.tools is not None or route.known_window < LEAST_WINDOW:
             return {}
-        tools = [one for one in self.tools.of_skills if not isinstance(gate.acting().decide(one), Refuse)]
+        tools = [one for one in found if not isinstance(gate.acting().decide(one), Refuse)]
         return {tool.skills.rstrip("/"): self.redactor.redact(tool.description) for tool in tools}
 
     def _first_contact(

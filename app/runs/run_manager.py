@@ -46,6 +46,7 @@ from app.storage.runs import KEY_LIFE_S, EventRow, KeyRow, RunRow
 from app.storage.sessions import ConversationKey, SessionRow, SessionTools
 from app.storage.store import Store
 from app.transcript.inbox import InboxClosed
+from app.transcript.recent_histories import RecentHistories
 from app.transcript.run_request import (
     MAX_LINE,
     ConversationMoved,
@@ -104,6 +105,7 @@ class RunManager:
         self._live: dict[str, RunTask] = {}
         self._unlisted: dict[str, UnlistedLog] = {}
         self._line: SessionQueue = SessionQueue()
+        self._histories = RecentHistories(store, journal.redactor)
         self._lost = TerminalRetry(store, approvals)
         self.outboxes = list(outboxes)
         self._publish = publish
@@ -244,6 +246,7 @@ class RunManager:
             row=row,
             agent=agent,
             store=self._store,
+            histories=self._histories,
             journal=UnlistedWriter(self._journal) if unlisted else self._journal,
             line=self._line,
             approvals=self.approvals,

@@ -108,7 +108,7 @@ class RunOptions(RunDefaults, SessionModes):
         return options
 
 
-NO_OPTIONS = RunOptions()
+NO_OPTIONS = RunOptions.model_construct()  # without a validator, which would be built at the start
 
 
 def pinned_in(policy: Mapping[str, Any]) -> Pinned | None:

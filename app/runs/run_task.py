@@ -19,6 +19,7 @@ from app.core.attachments import File
 from app.core.events import TERMINAL, AgentEvent, ApprovalResolved, Notice, RunFailed, RunFinished, TextDelta
 from app.core.messages import Message
 from app.core.provider import ProviderFailed
+from app.core.time_slice import sliced
 from app.documents.news import News, news_of
 from app.log.event_writer import Listeners, LogWriter, RunLog
 from app.log.unlisted_log import UnlistedLog
@@ -43,6 +44,7 @@ from app.storage.store import Store
 from app.transcript.conversation import INTERRUPTED, STOPPED, Conversation
 from app.transcript.inbox import Inbox, added, message_of
 from app.transcript.own_words import names_of
+from app.transcript.recent_histories import RecentHistories
 from app.transcript.run_request import CARRIES, HELPER, KNOWN, TIED, RunRequest, as_sent, has_mark, is_of_app, sender_of
 from app.transcript.timings import RECALL
 from tools.base.pause_check import Paused
@@ -70,6 +72,7 @@ class RunTask:
     row: RunRow
     agent: Agent
     store: Store
+    histories: RecentHistories
     journal: LogWriter
     line: SessionQueue
     approvals: Approvals
@@ -211,10 +214,10 @@ class RunTask:
             await self.held()
         if self.row.state == "queued" and not self.left:
             await self._wait()
-        state = SessionState() if self.begins_session else await self.store.session_state(self.row.session)
+        state = SessionState() if self.begins_session else await self.histories.state(self.row.session)
         begins = self.left.begins if self.left else None
         conversation = conversation_of(
-            self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins
+            self.row, state.messages, self.log.put, self.journal, self.log.add, begins=begins, redacted=True
         )
         if recorder := self.agent.scope.recorder:
             recorder.enter(StoredParts(self.row.id, self.log.put).keep)
@@ -232,9 +235,9 @@ class RunTask:
             earlier = EarlierCalls() if is_new else await earlier_calls(self.store, self.row, state.messages, results)
             news = await news_of(self.agent.scope.documents, self.row.session)
             beside = await self._recalled()
-            self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
+            await self._begin(conversation, state, earlier, undone=await self._undone(), news=news, beside=beside)
         self.replies_from = conversation.begins if self.left else len(conversation.messages)
-        tainted = any(message.untrusted for message in conversation.messages)
+        tainted = any(True for message in conversation.messages if message.untrusted)
         if tainted or not self.begins_session or len(conversation.messages) > 1:
             self.gate.enter(state.disabled, map(grant_of, state.grants), tainted=tainted)
         return conversation
@@ -277,7 +280,7 @@ class RunTask:
         with self.agent.totals.times.step(RECALL):
             return await recalled_beside(memory, turn.message, self.agent.scope.labels)
 
-    def _begin(
+    async def _begin(
         self,
         conversation: Conversation,
         state: SessionState,
@@ -307,7 +310,7 @@ class RunTask:
             self.log.add(added(message))  # its own run never logged it
             self.log.put(InboxTaken(row.run))
         if turn:
-            self._begin_turn(conversation, turn)
+            await self._begin_turn(conversation, turn)
         if beside:
             self.log.add(beside.notice)
         for number, message in enumerate(self.inbox.take()):
@@ -321,11 +324,12 @@ class RunTask:
                 conversation.append(message)
                 self.log.add(added(message))
 
-    def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
+    async def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
-        for message in self.agent.imported(turn.history):  # results of tools that ran elsewhere are untrusted
-            conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
+        async with aclosing(sliced(self.agent.imported(turn.history))) as messages:
+            async for message in messages:  # results of tools that ran elsewhere are untrusted
+                conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
         if turn.history and not turn.has_message:
             conversation.begins = _last_turn(turn.history)
 

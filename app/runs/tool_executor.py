@@ -33,6 +33,7 @@ from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished
 from app.core.messages import AskedCall, unanswered
 from app.core.spans import as_fields
+from app.core.time_slice import in_heavy_thread
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, code_of, decide_call, quotation_refusal
 from app.policy.decision_facts import facts_of
@@ -58,7 +59,8 @@ from app.transcript.right_form import as_command, right_form
 from tools.base.outcome import advice_of
 from tools.base.permit import Permit, fingerprint
 from tools.base.rights import Risk
-from tools.base.schemas import import_checks
+from tools.base.schemas import CHECKS, LONGEST_CHECKED, schema_error
+from tools.base.tasks import import_in_thread
 from tools.builtin.read_result import NAME as READ_RESULT
 from tools.toolbox import Allow, Ask, Decision, Refuse
 
@@ -67,6 +69,7 @@ UNSEEN = (
     "{name} was not run: {by} changed its arguments, and so it would go with a secret that was not shown. {secrets} "
     "Call it with these arguments, and the person is asked again."
 )
+LONG_SCHEMA = 2_000  # characters, which take 5 ms
 SIDE_BY_SIDE = 8  # calls that run at the same time
 
 
@@ -96,7 +99,7 @@ class ToolExecutor(Struct):
         """Every call gets exactly one result under its own id, in the order called."""
         if not unanswered.calls:
             return
-        await import_checks()
+        await import_in_thread(CHECKS)
         conversation = context.conversation
         refused = unanswered.refused
         if not self.scope.gate.knows_permissions and any(map(self._could_ask, unanswered.calls)):
@@ -106,6 +109,7 @@ class ToolExecutor(Struct):
         self._quoted = await self.scope.provenance.quotations(unanswered.calls, conversation, self.scope.toolbox)
         self._seen = await self.scope.approvals.grants_of_quotations(conversation.session) if self._quoted else ()
         calls = [conversation.redactor.redact_value(self._normalised(call)) for call in own]  # shown as run
+        await self._prepare_schemas([*own, *handed])
         await context.emit_all(await self._judge(calls, unanswered.refused, conversation))
         may_run = (call for call in calls if call.id not in refused)
         await self.ask_hooks(chain(may_run, map(self._as_declared, handed)), conversation)
@@ -119,6 +123,13 @@ class ToolExecutor(Struct):
             del calls[: len(reads)]
         for call in handed:
             await self._hand_over(context, call)
+
+    async def _prepare_schemas(self, calls: Iterable[AskedCall]) -> None:
+        """Have long schemas read in a thread: what decides on a call waits for nothing, and finds them read."""
+        for name in {self._declared_name(call) for call in calls}:
+            tool = self.scope.toolbox.tool(name)
+            if tool and LONG_SCHEMA < len(json.dumps(tool.parameters)) <= LONGEST_CHECKED:
+                await in_heavy_thread(partial(schema_error, tool.parameters))
 
     def goes_to_client(self, call: AskedCall) -> bool:
         return self.scope.toolbox.is_handed(self._declared_name(call))

@@ -18,7 +18,7 @@ ROOT = 0
 # The files of dragoman. If the folder contains others, their permissions are not changed.
 MODELS = "models"  # downloaded ones
 OURS = (
-    *("dragoman.db*", "checkpoints.db*", "knowledge.db*", "lock", "local.token*"),
+    *("dragoman.db*", "checkpoints.db*", "knowledge.db*", "lock", "local.token*", "held-loop.json"),
     *("jobs", "keys", "mcp", "notifications", "persona", MODELS),
 )
 

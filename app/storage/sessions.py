@@ -155,6 +155,7 @@ class SessionState(Struct, frozen=True):
     disabled: Sequence[str] = ()
     grants: Sequence[GrantRow] = ()
     contexts: Sequence[AppState] = ()
+    characters: int = 0  # of the messages' JSON, but for the first if they do not begin the session
 
 
 class SessionStore(ChangeWriter, Protocol):
@@ -180,7 +181,8 @@ class SessionStore(ChangeWriter, Protocol):
     async def find_sessions(self, principal: str, query: str, limit: int) -> list[FoundSession]:
         """Sessions with all words of the query in one message or in the title, archived ones too, best match first."""
 
-    async def session_state(self, session: str) -> SessionState: ...
+    async def session_state(self, session: str, begin: int = 0) -> SessionState:
+        """The state of a session, with its messages from this position on."""
 
     async def delete_session(self, session: str) -> None: ...
 

@@ -36,7 +36,7 @@ class Conversation:
     `keep(position, message)` stores each new one, `record(change)` whatever else belongs with it, `stored()` waits
     until they are. `log_event(event)` adds an event to the run's log at once, for code that runs beside the run's task.
     Secrets are hidden from the model as well: what it does not know it cannot give away. `begins` is the position of
-    the first message of the run under way (`run`).
+    the first message of the run under way (`run`). `redacted`: the messages are it already.
     """
 
     _started: frozenset[str] = frozenset()
@@ -56,11 +56,12 @@ class Conversation:
         clock: Callable[[], float] = time.time,
         begins: int = 0,
         run: str = "",
+        redacted: bool = False,
     ) -> None:
         self.session = session
         self.run = run
         self.begins = begins
-        self.messages = [redactor.redact_value(message) for message in messages]
+        self.messages = messages if redacted else [*map(redactor.redact_value, messages)]
         self.record = record
         self.recorder: Recorder | None = None  # of the run under way, if that is recorded
         self.watch: Callable[[Message], Message] = _as_it_is  # each message before it is kept

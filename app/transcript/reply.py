@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from io import StringIO
 from time import monotonic
 from typing import Any
@@ -33,6 +34,7 @@ from app.core.provider import (
     TokenUsage,
 )
 from app.core.recorder import Tape
+from app.core.time_slice import HEAVY, in_heavy_thread
 from app.models.wire.native_calls import NATIVE
 from app.storage.files.kinds import file_of
 from app.transcript.document_drafts import DocumentDrafts
@@ -49,6 +51,7 @@ from parsing import (
     Reclassified,
     Text,
     Thought,
+    parse,
 )
 from parsing.dialects import FENCED
 from parsing.fences import fenced_call
@@ -71,6 +74,12 @@ LONGEST_CALLS = 1 << 16  # characters of reasoning that is read at once for the 
 SLICE = 1024  # characters of a reply that are read at once where all are there
 MOST_BEGINNINGS = 20_000  # places where a call or a mark begins, or seems to: each may cost as much as a page of prose
 LONGEST_BLOCK = 1 << 24  # characters of a block that may be left in the text: no answer is longer
+
+
+@cache
+def compile_patterns() -> None:
+    """Compile the 200 patterns that the parser of any text needs: a tenth of a second, once."""
+    parse("A text.\n<tool_call>\n{}", {})
 
 
 class TextCalls(Enum):
@@ -114,6 +123,7 @@ class Reply:
         self.stopped: str | None = None
         self.tape: Tape | None = None  # of a run that is recorded
         self.characters = 0  # that the model wrote: text, thoughts and native calls
+        self._undecided = 0  # about as many of its text may be a call, and are read again at its end
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self.changed: list[str] = []  # why the model will not read all of it as it wrote it
         self._text = ReplyText()
@@ -181,7 +191,21 @@ class Reply:
             words = text if str.__eq__(shown, text) else shown.text  # as a rule the same string is kept twice
             written.shown.write(words)
             return (TextDelta(words),)
+        is_decided = any(isinstance(seen, Text | Call | BadCall) for seen in found)
+        self._undecided = 0 if is_decided else self._undecided + len(text)
         return [event for seen in found for event in self._see(seen, TEXT)]
+
+    async def added(self, piece: Piece) -> Iterable[AgentEvent]:
+        """Do the same, in a thread if a long call may be read again."""
+        if self._undecided > HEAVY or (type(piece) is Call and self.characters > HEAVY):
+            return await in_heavy_thread(lambda: list(self.add(piece)))
+        return self.add(piece)
+
+    async def ended(self) -> Iterable[AgentEvent]:
+        """End the stream as `end` does, in a thread if the reply is long."""
+        if self._parser is not None and self.characters > HEAVY:
+            return await in_heavy_thread(lambda: list(self.end()))
+        return self.end()
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:

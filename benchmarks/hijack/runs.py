@@ -104,7 +104,7 @@ class Stage:
         put, flush = self.journal.put, self.journal.flush
         conversation = Conversation(f"ses_{number}", history, _nothing, put, flush, redactor=Redactor())
         outcome = Outcome()
-        async with asyncio.timeout(RUN_S), aclosing(agent.run(run, conversation, Inbox(_nothing, _nothing))) as events:
+        async with asyncio.timeout(RUN_S), aclosing(agent.run(run, conversation, Inbox(run, _nothing))) as events:
             async for event in events:
                 match event:
                     case ApprovalRequired(call, name):

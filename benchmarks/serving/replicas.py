@@ -1,5 +1,7 @@
 """Servers that share a PostgreSQL: a remote watcher's latency, CPU and write-ahead log a token, silence after a kill.
 
+With `workers`: what a token costs behind one port by one worker and by two, and how even their load is.
+
 `python -m benchmarks.serving.replicas` makes a cluster of its own, which waits for the disk. Rates are low and figures
 are CPU times and differences of the same round, so that a machine which does other work gives the same ones.
 """
@@ -10,11 +12,12 @@ import asyncio
 import importlib
 import re
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,8 @@ LOAD = Load(streams=40, tokens=150, rate=30)
 WATCHED, WATCHED_TOKENS, WATCHES = 20, 90, 3  # streams, their tokens, times in a round
 SILENT_TOKENS, AFTER_S = 900, 0.5  # events that were on their way when the server was killed come within AFTER_S
 ROUNDS, KILLS = 3, 2
+WORKERS, CONNECTIONS = 2, 200
+STEADY, FAST = Load(streams=20, tokens=120, rate=15), Load(streams=40, tokens=400, rate=0)  # of each worker
 PROBES = 150
 LIMIT_S = 90
 RUN_ID = re.compile(rb"x-run-id: (\S+)", re.IGNORECASE)
@@ -274,10 +279,91 @@ def print_waits(name: str, rounds: Sequence[Sequence[float]]) -> None:
     print(f"{name}: p50 {p50:.2f}, p99 {p99:.2f} (median of p99 {middle:.2f}; goal 1 and 5)")
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A load behind one port: CPU in microseconds a token of all its processes, and the share of each worker."""
+
+    token_us: float
+    tokens_s: float
+    shares: list[float]
+
+
+@contextmanager
+def workers(count: int, upstream: int, url: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """The port and the parent of so many workers; one is a server without a parent."""
+    flags = ("--data-dir", f"{folder}/{count}", "--workspace", f"{folder}/work", "--port", "0", "--database-url", url)
+    model = ("--model-url", f"http://127.0.0.1:{upstream}/v1", "--model", "bench", "--log-level", "error")
+    words = ("-m", "routes", "serve", *flags, *model, "--workers", str(count))
+    with child(*words, port_pattern=r"on port (\d+)" if count > 1 else r"http://localhost:(\d+)") as started:
+        yield started
+
+
+def serving(parent: psutil.Process, count: int) -> list[psutil.Process]:
+    return [one for one in parent.children() if "--as-worker" in one.cmdline()] if count > 1 else [parent]
+
+
+def tree_cpu(parent: psutil.Process) -> float:
+    return sum(map(cpu_s, (parent, *parent.children(recursive=True))))
+
+
+async def shared(port: int, parent: psutil.Process, count: int, load: Load) -> Shared:
+    each = serving(parent, count)
+    before, own, started = tree_cpu(parent), [cpu_s(one) for one in each], time.perf_counter()
+    received = await read_all(port, load, CHAT, parent)
+    took_s = time.perf_counter() - started
+    for one in each:
+        await asyncio.to_thread(until_idle, one)
+    spent = [cpu_s(one) - then for one, then in zip(each, own, strict=True)]
+    token_us = (tree_cpu(parent) - before) / received.tokens * 1e6
+    return Shared(token_us, received.tokens / took_s, [one / sum(spent) * count for one in spent])
+
+
+async def connected(port: int, parent: psutil.Process, count: int) -> list[float]:
+    """Hold many connections at once; how many each worker has of them, 1 being as many as each should have."""
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    await asyncio.sleep(AFTER_S)
+    own = [
+        sum(one.laddr.port == port and one.status == "ESTABLISHED" for one in worker.net_connections("tcp"))
+        for worker in serving(parent, count)
+    ]
+    for _, writer in held:
+        writer.close()
+    return [one / CONNECTIONS * count for one in own]
+
+
+async def measured_workers(made: Cluster, upstream: int, folder: Path) -> None:
+    with ExitStack() as stack:
+        started = {n: stack.enter_context(workers(n, upstream, made.database(), folder)) for n in (1, WORKERS)}
+        found: dict[tuple[int, str], list[Shared]] = {}
+        for _ in range(ROUNDS + 1):
+            for name, load in (("steady", STEADY), ("fast", FAST)):
+                for n, (port, parent) in started.items():  # each worker has as much
+                    found.setdefault((n, name), []).append(
+                        await shared(port, parent, n, replace(load, streams=load.streams * n))
+                    )
+        for (n, name), rounds in found.items():
+            best = min(rounds[1:], key=lambda one: one.token_us)  # the first was to warm up
+            shares = ", ".join(f"{one:.2f}" for one in best.shares)
+            rate = statistics.median(one.tokens_s for one in rounds[1:])
+            print(f"{name}, {n} workers: {best.token_us:.0f} us a token, {rate:,.0f} tokens/s, CPU of each {shares}")
+        for name in ("steady", "fast"):
+            pairs = zip(found[WORKERS, name][1:], found[1, name][1:], strict=True)
+            ratios = sorted(several.token_us / one.token_us for several, one in pairs)
+            print(f"{name}: a token by {WORKERS} workers costs {statistics.median(ratios):.2f} times one's (goal 1.15)")
+        port, parent = started[WORKERS]
+        spread = [await connected(port, parent, WORKERS) for _ in range(ROUNDS)]
+        print(
+            f"of {CONNECTIONS} connections each worker has {min(map(min, spread)):.2f} to {max(map(max, spread)):.2f}"
+        )
+
+
 def main() -> None:
     with cluster(*REAL) as made, tempfile.TemporaryDirectory() as folder, child("-m", "benchmarks.upstream") as started:
         (Path(folder) / "work").mkdir()
-        uvloop.run(measured(made, made.database(), started[0], Path(folder)))
+        if "workers" in sys.argv:
+            uvloop.run(measured_workers(made, started[0], Path(folder)))
+        else:
+            uvloop.run(measured(made, made.database(), started[0], Path(folder)))
 
 
 if __name__ == "__main__":

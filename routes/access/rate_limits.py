@@ -18,6 +18,7 @@ from routes.access.connection_limits import MOST_LINGERING, Connections
 from routes.access.peers import PEER, Peer, address_of
 from routes.protocol.errors import SAFE_HEADERS
 from routes.protocol.sse import CLIENT, Client
+from tools.base.tasks import LeanEvent
 
 WINDOW_S = 60.0
 REMEMBERED = 4096  # keys; the one that began longest ago is forgotten first
@@ -30,14 +31,6 @@ WRITE_BUFFER = 16 * 1024  # bytes that a reader who has stalled holds here, behi
 ERROR_TYPES = {429: "rate_limit_error", 503: "server_error"}  # others are the request's fault
 ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 HOLD = "hold"  # where `scope["state"]` has what keeps the connection while a request is served
-
-
-class LeanEvent(asyncio.Event):
-    """An event whose waiters are a list: the deques of uvicorn's two events would take 1,400 bytes a connection."""
-
-    def __init__(self, *, is_set: bool = False) -> None:
-        self._waiters: Any = []
-        self._value = is_set
 
 
 class RateLimiter:
@@ -130,15 +123,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     head_time_s = HEAD_TIME_S
     room = Connections()
+    on_closed: Callable[[], None] | None = None
     _lingering = 0  # of refused connections, in all of the process
     _no_pipeline: ClassVar[deque[Any]] = deque(maxlen=0)  # for all: a deque of its own takes 760 bytes
     # With more attributes than uvicorn's 28 and two, the dict of each connection would take 1,300 bytes more.
     __slots__ = ("_answered", "_arrived", "_in_head", "_parsed", "_peer", "_refusal", "_refused", "_too_slow", "leaves")
 
     @classmethod
-    def within(cls, room: Connections) -> type[BoundedProtocol]:
-        """The protocol of a server that has room for these connections."""
-        return type(cls.__name__, (cls,), {"room": room})
+    def within(cls, room: Connections, on_closed: Callable[[], None] | None = None) -> type[BoundedProtocol]:
+        """The protocol of a server that has room for these connections. `on_closed` is called as each of them ends."""
+        return type(cls.__name__, (cls,), {"room": room, "on_closed": on_closed and staticmethod(on_closed)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._arrived = self._parsed = 0  # bytes of the current request's head: what came, what the parser has reported
@@ -169,6 +163,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._end_response()
         super().connection_lost(exc)
+        if self.on_closed:
+            self.on_closed()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:

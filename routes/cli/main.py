@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None, environ: Environ = os.environ) -> in
     words = sys.argv[1:] if argv is None else list(argv)
     words, behind = _apart(words)
     with no_garbage_collection():
-        args = _parser(words).parse_args(words, argparse.Namespace(behind=behind))
+        args = _parser(words).parse_args(words, argparse.Namespace(behind=behind, words=words))
     try:
         command: Command = args.command
         code = command.run(args, environ)
@@ -123,11 +124,26 @@ def _loaded(args: argparse.Namespace, environ: Environ) -> Loaded:
     return load_settings(vars(args), environ)
 
 
+def _serve_flags(parser: argparse.ArgumentParser) -> None:
+    _settings_flags(parser)
+    parser.add_argument("--as-worker", nargs=2, type=int, metavar=("NUMBER", "PORT"), help=argparse.SUPPRESS)
+
+
 def _serve(args: argparse.Namespace, environ: Environ) -> int:
     with no_garbage_collection():
         loaded = _loaded(args, environ)  # a wrong setting is reported before the server's modules are loaded
+        if loaded.settings.workers > 1 and not args.as_worker:
+            from routes.workers.parent import serve_workers
+
+            return serve_workers(loaded.settings, [sys.executable, "-P", "-m", "routes.cli.main", *args.words], environ)
+        from tools.base.tasks import alone
+        from tools.sandbox.sandbox import find_sandbox
+
+        if not loaded.settings.unsafe_no_sandbox:  # its trials are remembered: 50 ms, beside the imports
+            Thread(target=alone, args=(find_sandbox,), name="sandbox").start()
         from routes.server import serve
-    return serve(loaded)
+        from routes.workers.channel import Place
+    return serve(loaded, Place(*args.as_worker) if args.as_worker else None)
 
 
 @contextmanager
@@ -204,7 +220,7 @@ _DESCRIPTION = "A streaming agent server: any model's tool calls, recognised, ch
 STORE, SERVER = ("data_dir", "workspace"), ("host", "port", "data_dir")
 BOTH = (*SERVER, "workspace")
 COMMANDS = (
-    Command("serve", "run the server", _settings_flags, _serve),
+    Command("serve", "run the server", _serve_flags, _serve),
     _command("chat", "chat with a server in the terminal; starts a server if none answers", "routes.cli.chat_flags"),
     _command(
         "acp", "be the agent of an editor (Agent Client Protocol) on standard input and output", "routes.acp.command"

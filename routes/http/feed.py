@@ -175,7 +175,7 @@ def _pieces(followed: Followed, place: str) -> Iterator[bytes]:
     if isinstance(followed, Asked):
         yield f"id: {place}{followed.row.id}:0\n{_request_frame(followed)}".encode()
         return
-    yield from pieces(followed, partial(_frame, place))
+    yield from pieces(map(partial(_frame, place), followed))
 
 
 def _frame(place: str, row: EventRow) -> str:

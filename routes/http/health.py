@@ -38,7 +38,7 @@ async def home(request: Request) -> Response:
     Browsers send `Accept: text/html`. The summary has a request to try, and the routes.
     """
     if page.wants_page(request.headers):
-        return page.index(request)
+        return await page.index(request)
     model = services_of(request).models.default.provider.model
     shown = example(request.url.netloc, token="authorization" in request.headers)
     lines = (f"  {route.row.method:7}{route.path}" for route in await request.app.all_routes())

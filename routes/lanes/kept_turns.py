@@ -16,14 +16,18 @@ def keeping(policy: str, lane: str, request: LaneRequest) -> str:
     if not (request.store or request.echo.get("message")):
         return policy
     kept = {"name": lane, "model": request.model, "asks": request.asks, "echo": request.echo}
-    options: dict[str, Any] = json.loads(policy)
-    return json.dumps(options | {LANE: kept | {"background": request.background}})
+    return _with(policy, {LANE: kept | {"background": request.background}})
 
 
 def recorded(policy: str, lane: str, request: LaneRequest) -> str:
     """The policy of a run that is recorded, with the part of the request that its frames are made from."""
     part = {"name": lane, "model": request.model, "asks": request.asks, "echo": request.echo}
-    return json.dumps(json.loads(policy) | {RECORDED: part})
+    return _with(policy, {RECORDED: part})
+
+
+def _with(policy: str, more: dict[str, Any]) -> str:
+    """The policy with a further field. It is not read for that: it may hold a megabyte of a client's tools."""
+    return json.dumps(more) if policy == "{}" else f"{policy[:-1]}, {json.dumps(more)[1:]}"
 
 
 def recorded_turn(part: dict[str, Any], run: str, session: str, created: float) -> Turn:

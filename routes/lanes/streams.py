@@ -16,7 +16,7 @@ from app.runs.connections import NotAllowedAnyMore, OpenStream
 from app.storage.runs import EventRow
 from routes.lanes.answer import Answer
 from routes.lanes.lane import Encoder
-from routes.protocol.sse import PIECE, Last, expire
+from routes.protocol.sse import Last, expire, pieces
 
 Pages = AsyncGenerator[Sequence[EventRow], None]
 
@@ -35,31 +35,24 @@ async def lane_frames(
     with attended:
         async with aclosing(pages):
             async for rows in pages:
-                ends = rows[-1].type in TERMINAL
-                for piece in _pieces(rows, encoder, ends=ends):
+                mark_last = partial(_mark_last, encoder, rows[-1])
+                for piece in pieces(_frames(rows, encoder), mark_last):
                     yield piece
-                if ends or encoder.over:
+                if encoder.over or rows[-1].type in TERMINAL:
                     return
     if parting:
         yield Last(parting.encode())
 
 
-def _pieces(rows: Sequence[EventRow], encoder: Encoder, *, ends: bool) -> Iterator[bytes]:
-    waiting, size = list[str](), 0
+def _mark_last(encoder: Encoder, row: EventRow, piece: bytes) -> bytes:
+    return Last(piece) if encoder.over or row.type in TERMINAL else piece
+
+
+def _frames(rows: Sequence[EventRow], encoder: Encoder) -> Iterator[str]:
     for row in rows:
-        text = encoder.frames(row)
-        if waiting and size + len(text) > PIECE:
-            yield "".join(waiting).encode()
-            waiting, size = [], 0
-        if text:
-            waiting.append(text)
-            size += len(text)
+        yield encoder.frames(row)
         if encoder.over:
-            ends = True
-            break
-    if waiting:
-        piece = "".join(waiting).encode()
-        yield Last(piece) if ends else piece
+            return
 
 
 async def collected(pages: Pages, receive: Receive, place: OpenStream, *, asks: bool) -> Answer:

@@ -194,10 +194,11 @@ async def asset(request: Request) -> Response:
     if name.startswith("vendor/"):
         await to_thread.run_sync(vendored, name)  # some take a second to pack
     if version is None:
-        return _answer(request, path, ASK_AGAIN)
+        return await _answer(request, path, ASK_AGAIN)
+    await _pack()
     # A page that was loaded before an upgrade may come for the rest of it: it gets what there is now.
     current = PLACE + version[1].encode() in files()[INDEX].body
-    return _answer(request, name, FOR_EVER if current else ASK_AGAIN)
+    return await _answer(request, name, FOR_EVER if current else ASK_AGAIN)
 
 
 def wants_page(headers: Headers) -> bool:
@@ -205,20 +206,26 @@ def wants_page(headers: Headers) -> bool:
     return "text/html" in headers.get("accept", "")
 
 
-def index(request: Request) -> Response:
-    return _answer(request, INDEX, ASK_AGAIN, "Accept, Accept-Encoding")
+async def index(request: Request) -> Response:
+    return await _answer(request, INDEX, ASK_AGAIN, "Accept, Accept-Encoding")
 
 
-def shared(request: Request, headers: Mapping[str, str], status: int = 200) -> Response:
+async def shared(request: Request, headers: Mapping[str, str], status: int = 200) -> Response:
     """The page of a shared conversation, which is never kept."""
-    answer = _answer(request, SHARED, "no-store", "Accept, Accept-Encoding")
+    answer = await _answer(request, SHARED, "no-store", "Accept, Accept-Encoding")
     answer.headers.update(headers)
     if answer.status_code == 200:
         answer.status_code = status
     return answer
 
 
-def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept-Encoding") -> Response:
+async def _pack() -> None:
+    if not files.cache_info().currsize:
+        await to_thread.run_sync(files)  # which takes more than a tenth of a second
+
+
+async def _answer(request: Request, name: str, cache_control: str, vary: str = "Accept-Encoding") -> Response:
+    await _pack()
     file = files().get(name) or vendored(name)
     if file is None:
         raise Refused(404, "not_found", f"The page has no file {name[:80]!a}. GET / is the page.")

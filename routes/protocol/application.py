@@ -30,7 +30,7 @@ from routes.protocol.requests import admins_only
 from routes.protocol.route import Endpoint, Route
 from routes.protocol.sse import CLIENT, STREAM
 from tools.base.patterns import lazy_pattern
-from tools.base.tasks import import_in_thread
+from tools.base.tasks import alone, import_in_thread
 
 ROUTE = "route"  # where `scope["state"]` has the template of the path that was asked for
 CLOSED_TO_MEMBERS = ("/sign-ins", "/member-codes", "/tokens", "/people")
@@ -116,22 +116,21 @@ class StreamingApplication(Starlette):
         middleware: Sequence[Middleware] = (),
         answer: AnswerError = native_error,
     ) -> None:
-        served = [ServedRoute(row) for row in routes]
-        super().__init__(routes=[*served, _LateRoutes()] if late else served, middleware=middleware)
+        served = [*map(ServedRoute, routes), *([_LateRoutes()] if late else [])]
+        super().__init__(routes=served, middleware=middleware)
         self._late = late
-        self._loading: asyncio.Task[None] | None = None
         self._answer = answer
 
     async def all_routes(self) -> Sequence[ServedRoute]:
         """Return all routes, which are served from now on."""
         if self._late:
-            self._loading = self._loading or asyncio.create_task(self._load(self._late), name="late routes")
-            await asyncio.shield(self._loading)
+            await asyncio.to_thread(alone, self._import_late)
         return [route for route in self.routes if isinstance(route, ServedRoute)]
 
-    async def _load(self, late: Callable[[StreamingApplication], Sequence[Route]]) -> None:
-        self.router.routes[-1:] = await asyncio.to_thread(lambda: [ServedRoute(row) for row in late(self)])
-        self._late = None
+    def _import_late(self) -> None:
+        if self._late:  # another thread may have done it
+            self.router.routes[-1:] = map(ServedRoute, self._late(self))
+            self._late = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope.setdefault("state", {})

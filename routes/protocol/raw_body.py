@@ -14,7 +14,7 @@ from routes.protocol.errors import Refused
 
 BODY_TIME_S = 60.0  # in which a body must have arrived
 NO_MORE = {"Connection": "close"}  # the rest of it is not wanted any more
-BESIDE_LOOP_BYTES = 256 << 10
+BESIDE_LOOP_BYTES = 64 << 10
 P = ParamSpec("P")
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ committed (`Watcher`); one that has to wait costs one await of the server's `sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -67,22 +67,20 @@ def frame(row: EventRow) -> str:
     return f"id: {row.seq}\nevent: {row.type}\ndata: {row.data}\n\n"
 
 
-def pieces(
-    rows: Sequence[EventRow], frame: Callable[[EventRow], str] = frame, last: type[bytes] = bytes
-) -> Iterator[bytes]:
-    """The rows' frames, together where they are small: what a stalled reader holds up in memory is one piece.
+def pieces(frames: Iterable[str], last: Callable[[bytes], bytes] = bytes) -> Iterator[bytes]:
+    """The frames, together where they are small: what a stalled reader holds up in memory is one piece.
 
-    `last` is the type of the last one.
+    The last one is what `last` makes of it.
     """
     waiting, size = list[str](), 0
-    for row in rows:
-        text = frame(row)
+    for text in frames:
         if waiting and size + len(text) > PIECE:
             yield "".join(waiting).encode()
             waiting, size = [], 0
         waiting.append(text)
         size += len(text)
-    yield last("".join(waiting).encode())
+    if size:
+        yield last("".join(waiting).encode())
 
 
 Frames = Callable[[EventRow], str]
@@ -108,8 +106,8 @@ class Client:
     @property
     def _takes(self) -> bool:
         cycle = self._cycle
-        is_chunked = cycle.chunked_encoding and not cycle.response_complete
-        return is_chunked and not (cycle.flow.write_paused or cycle.disconnected)
+        is_open = not (cycle.response_complete or cycle.disconnected)
+        return is_open and not cycle.flow.write_paused and cycle.chunked_encoding is True
 
     def write(self, part: bytes) -> None:
         """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one."""
@@ -136,7 +134,7 @@ async def frames(runs: RunManager, run: str, watcher: Watcher) -> AsyncGenerator
     prefix = RETRY
     async with aclosing(runs.watch(run, watcher.seq, watcher)) as pages:
         async for rows in pages:
-            for piece in pieces(rows, last=Last if rows[-1].type in TERMINAL else bytes):
+            for piece in pieces(map(frame, rows), Last if rows[-1].type in TERMINAL else bytes):
                 yield prefix + piece if prefix else piece
                 prefix = b""
             del rows, piece  # while it waits, which may be for long

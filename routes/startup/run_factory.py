@@ -42,7 +42,7 @@ from routes.management.tools import OwnRoutes, management_tools
 from routes.startup.models import ModelPhase
 from routes.startup.run_manager import ManagerPhase
 from routes.startup.storage import StoragePhase
-from tools.base.tasks import in_background
+from tools.base.tasks import alone, in_background
 from tools.catalogue import HELPER_TOOLS, SESSION_TOOLS, TOOLS
 from tools.jobs.manager import Jobs
 from tools.jobs.records import Job
@@ -74,7 +74,7 @@ async def opened_run_factory(
         stack.push_async_callback(runs.close)
         sandbox = sandbox_of(settings, people=bool(await store.tokens()))
         jobs = storage.replication.jobs(
-            settings.data_dir / JOBS,
+            settings.own_dir / JOBS,
             redactor,
             limit=settings.job_limit,
             time_limit_s=settings.job_time_limit_s,
@@ -139,7 +139,8 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
     if people and not folder.exists() and not folder.is_symlink():
         make_folder(folder, "workspace")  # before any command can put something else there
     kept = [folder] if people else []
-    return find_sandbox(
+    find = partial(
+        find_sandbox,
         hidden=[settings.data_dir],
         kept=kept,
         unsafe=settings.unsafe_no_sandbox,
@@ -149,6 +150,8 @@ def sandbox_of(settings: Settings, *, people: bool) -> Sandbox | NoSandbox:
         closed_ports=[settings.port],
         authorities=[Path(file) for file in (os.environ.get("SSL_CERT_FILE"),) if file],
     )
+    found: Sandbox | NoSandbox = alone(find)  # the command line has begun to try them
+    return found
 
 
 def built_in_tools(settings: Settings, mcp: McpServers) -> Sequence[Tool]:

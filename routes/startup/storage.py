@@ -48,7 +48,7 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
     async with AsyncExitStack() as stack:
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
-        stack.enter_context(lock_data_dir(settings.data_dir))
+        stack.enter_context(lock_data_dir(settings.own_dir))
         open_database = open_database or partial(open_store, url=settings.postgres_url)
         store = await open_database(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)

@@ -50,7 +50,6 @@ SMALL_MODULES = {
     "app.metrics": "a source of figures: it is composed where runs are, above this room",
     "app.replicas.postgres": "a database's own side of a protocol",
     "app.runs.discipline.ending_weights": "written by a program, with the weights",
-    "routes.openapi.handler": "a server that is never asked for the document does not load its tables",
     "routes.protocol.http_metrics": "a source of figures: it is composed where the server is",
 }
 # what is called -> who closes what `async for` opens there

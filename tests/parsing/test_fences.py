@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsing import CallDelta, CallOpened, Parser, Text, parse
-from parsing.fences import fence_usage, fenced_call, fill, shows_arguments, text_parameters
+from parsing.arguments import MOST_PARTS, allowed_types, parts_of
+from parsing.fences import MOST_PARAMETERS, fence_usage, fenced_call, fill, shows_arguments, text_parameters
 from parsing.parser import gather
 from parsing.shapes import Misfit
 
@@ -211,3 +212,17 @@ def test_what_was_shown_before_is_no_call_and_no_event(shown: str, rest: str, ca
         found = gather([*(event for piece in pieces for event in parser.feed(piece)), *parser.close()])
         assert len(found.calls) == calls and not found.rejected
         assert calls or found.content == rest
+
+
+def test_a_tool_of_many_parameters_takes_no_plain_text() -> None:
+    """Each fence would look through all of them."""
+    many = {f"p{number}": STRING for number in range(MOST_PARAMETERS)}
+    assert text_parameters({"properties": many | {"command": STRING}}) == []
+    assert text_parameters({"properties": many, "required": [*many]}) == [*many]
+    assert text_parameters({"properties": many, "required": [*many, "more"]}) == []
+
+
+def test_of_thousands_of_alternatives_the_first_count() -> None:
+    root = {"anyOf": [{"const": number} for number in range(5_000)]}
+    assert len(parts_of(root, root)) == MOST_PARTS
+    assert allowed_types(root, root)[0] == {"integer"}

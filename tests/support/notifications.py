@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.events import AgentEvent, ApprovalRequired, RunFinished
-from app.log.event_writer import EventWriter
+from app.log.event_writer import EventWriter, Listeners
 from app.notifications.delivery_queue import Timing
 from app.notifications.push_encryption import RECORD, point_of, to_text
 from app.notifications.sender import Sender
@@ -51,10 +51,9 @@ class NotifyingServer:
         session = f"ses_{principal}"
         if await self.store.session(session) is None:
             await self.store.write([SessionRow(session, principal, 1.0, "A title")])
-        log = self.journal.open_log(run, lambda: None)
-        log.outbox = partial(
-            self.notifications.outbox.of_run, RunRow(run, session, principal, "m", "running", 1.0, policy=policy)
-        )
+        row = RunRow(run, session, principal, "m", "running", 1.0, policy=policy)
+        outbox = partial(self.notifications.outbox.of_run, row)
+        log = self.journal.open_log(run, lambda: None, Listeners(outbox=outbox))
         for event in events:
             log.add(event)
         await self.journal.flush()

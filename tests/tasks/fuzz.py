@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -26,20 +25,19 @@ async def hunt(door: Door, seconds: float, seed: int) -> bool:
     began, number, verdicts = time.monotonic(), seed, list[tuple[Verdict, Case, int]]()
     known = set[str]()
     while time.monotonic() - began < seconds:
-        with tempfile.TemporaryDirectory() as folder:
-            async with site(Path(folder)) as made:
-                while made.lives and time.monotonic() - began < seconds:
-                    case = case_of(door, number)
-                    verdict = await judged(made, door, case)
-                    verdicts.append((verdict, case, number))
-                    if verdict.is_bad and verdict.cause not in known:
-                        known.add(verdict.cause)
-                        case = await smaller(made, door, case, verdict)
-                        keep(case, number)
-                        print(line(door, number, verdict, case), flush=True)
-                    number += 1
-                    if verdict.wrong:
-                        break
+        async with site() as made:
+            while made.lives and time.monotonic() - began < seconds:
+                case = case_of(door, number)
+                verdict = await judged(made, door, case)
+                verdicts.append((verdict, case, number))
+                if verdict.is_bad and verdict.cause not in known:
+                    known.add(verdict.cause)
+                    case = await smaller(made, door, case, verdict)
+                    keep(case, number)
+                    print(line(door, number, verdict, case), flush=True)
+                number += 1
+                if verdict.wrong:
+                    break
     bad = [one for one in verdicts if one[0].is_bad]
     worst = sorted(verdicts, key=lambda one: -one[0].cpu_ms)[:WORST]
     print(f"{door.name}: {len(verdicts)} cases in {time.monotonic() - began:.0f} s, {len(bad)} bad; the worst:")
@@ -69,9 +67,8 @@ async def again(paths: list[Path]) -> bool:
     for path in paths:
         case = Case.read(path)
         door = DOORS[case.door]
-        with tempfile.TemporaryDirectory() as folder:
-            async with site(Path(folder)) as made:
-                verdict = await judged(made, door, case)
+        async with site() as made:
+            verdict = await judged(made, door, case)
         well &= not verdict.is_bad
         print(path.name, line(door, 0, verdict, case))
         print(verdict.log[-3_000:])

@@ -1,6 +1,7 @@
 """Bounds on schema validation: the schema of an untrusted tool must not be able to stop the server.
 
-Two parts of a schema can take unbounded time: a pattern with catastrophic backtracking, and circular references.
+A pattern with catastrophic backtracking, circular references, or many branches for each of many items can take
+unbounded time.
 Imported before the first check only: jsonschema takes 100 ms.
 """
 
@@ -22,17 +23,21 @@ from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
 from referencing.exceptions import Unresolvable
 
-MAX_REFERENCES = 2_000  # followed in one check: about 0.1 s
+from tools.base.permit import canonical
+
+MAX_STEPS = 10_000  # of one check: about 50 ms
+REFERENCE_STEPS, SIZE_OF_STEP = 10, 16  # steps of a reference that is followed; fields and items that are a step
+REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 MAX_PATTERN_S = 0.1
 SCHEMA_FAULTS = (SchemaError, Unresolvable, re.error)  # of a schema that is wrong itself
 
 Check = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
-_left: ContextVar[list[int]] = ContextVar("references that may still be followed")
+_left: ContextVar[list[int]] = ContextVar("steps that may still be taken")
 
 
 class TooMuchWork(Exception):
-    """A check exceeds its time or reference limit."""
+    """A check exceeds its time or its number of steps."""
 
 
 def errors_of(schema: str, value: Any, most: int) -> list[ValidationError]:
@@ -53,7 +58,7 @@ def _validator(schema: str) -> Validator:
 @contextmanager
 def _limited() -> Iterator[None]:
     """Set the limits of one check."""
-    token = _left.set([MAX_REFERENCES])
+    token = _left.set([MAX_STEPS])
     try:
         yield
     finally:
@@ -63,22 +68,31 @@ def _limited() -> Iterator[None]:
 @cache
 def _bounded(kind: type[Validator]) -> type[Validator]:
     """The same kind of validator, whose checks raise TooMuchWork."""
-    checks: dict[str, Check] = {"pattern": _pattern, "patternProperties": _pattern_properties}
-    for name in ("$ref", "$dynamicRef", "$recursiveRef"):
-        if name in kind.VALIDATORS:
-            checks[name] = _counted(kind.VALIDATORS[name])
+    checks: dict[str, Check] = {name: _counted(check, name) for name, check in {**kind.VALIDATORS, **OWN}.items()}
     return extend(kind, checks)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def _counted(follow: Check) -> Check:
-    def check(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _counted(follow: Check, name: str) -> Check:
+    least = REFERENCE_STEPS if name in REFERENCES else 1
+
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         left = _left.get()
-        left[0] -= 1
+        left[0] -= least + (_size(wanted) + _size(instance)) // SIZE_OF_STEP
         if left[0] < 0:
             raise TooMuchWork
-        yield from follow(validator, reference, instance, schema) or ()
+        yield from follow(validator, wanted, instance, schema) or ()
 
     return check
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, dict | list) else 0
+
+
+def _unique_items(_validator: Any, wanted: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    """In one go: jsonschema compares each item with each, which takes 10 s for 4,000 objects."""
+    if wanted and isinstance(instance, list) and len(set(map(canonical, instance))) < len(instance):
+        yield ValidationError("has items that are the same")
 
 
 def _pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -91,6 +105,13 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
         for key, value in instance.items():
             if _found(pattern, key):
                 yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+OWN: dict[str, Check] = {
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "uniqueItems": _unique_items,
+}
 
 
 def _found(pattern: str, text: str) -> bool:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from parsing import Arguments
-from tools.base.tasks import import_in_thread
 from tools.base.texts import shortened
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
-LONGEST_OF_CLIENT = 64_000  # characters of a schema, which take 0.2 s
+LONGEST_OF_CLIENT = 16_000  # characters of a schema, which take 40 ms
+LONGEST_CHECKED = 64_000  # no other schema is longer
 _MAX_ERRORS = 5
-_CHECKS = "tools.base.schema_limits"
+CHECKS = "tools.base.schema_limits"  # 40 ms and 3 MB: to be imported in another thread before the first check
 _SHOWN = 100
 CORRECT = "Correct this and call again."  # ends the description of errors that the model can correct
-
-
-async def import_checks() -> None:
-    """Import what the first check needs, 3 MB that a server without calls saves, without holding the event loop."""
-    if _CHECKS not in sys.modules:
-        await import_in_thread(_CHECKS)
 
 
 def argument_error(name: str, schema: dict[str, Any], arguments: Arguments) -> str | None:

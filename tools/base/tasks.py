@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterable
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from threading import Lock
 from typing import Any
 
-_importing = Lock()
+_alone = Lock()
 
 
 async def import_in_thread(module: str) -> Any:
     """Import a module without holding the event loop, one at a time: threads that enter a circle at two places fail."""
-    return await asyncio.to_thread(_import_alone, module)
+    return import_module(module) if module in sys.modules else await asyncio.to_thread(alone, import_module, module)
 
 
-def _import_alone(module: str) -> Any:
-    with _importing:
-        return import_module(module)
+def alone(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do work that needs to be done once, while no other thread does such work."""
+    with _alone:
+        return work(*arguments)
 
 
 async def gather_all(work: Iterable[Awaitable[object]]) -> None:
@@ -38,6 +40,14 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGene
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+class LeanEvent(asyncio.Event):
+    """An event whose waiters are a list: the deque of asyncio's takes 600 bytes."""
+
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._waiters: Any = []
+        self._value = is_set
 
 
 async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:

@@ -97,7 +97,7 @@ def sha256(text: str) -> str:
 def _description(raw: Mapping[str, Any]) -> str:
     annotations = raw.get("annotations") or {}
     text = raw.get("description") or raw.get("title") or annotations.get("title") or raw["name"]
-    return shortened(visible(str(text)).strip(), MAX_TEXT)
+    return shortened(visible(str(text)[: 2 * MAX_TEXT]).strip(), MAX_TEXT)
 
 
 def _parameters(schema: object) -> dict[str, Any]:

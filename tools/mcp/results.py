@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -16,6 +17,7 @@ from tools.base.texts import shortened
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
+LONG = 64_000  # characters, which a search for what is hidden takes milliseconds for
 MAX_TEXT = 2_000_000  # the model gets head and tail, and can read the rest in pages
 _NOTE = 300  # room for the sentence that stands where the middle was
 _LINE = 300  # characters of a name, a URI or a description
@@ -32,7 +34,7 @@ async def result_text(result: CallToolResult, notes: Sequence[str], keep: Keep) 
     structured = result.structured_content
     if structured is not None and not _is_in_text(structured, result.content):
         text = "\n".join(filter(None, (text, json.dumps(structured, ensure_ascii=False))))
-    shown = _cut(text)
+    shown = _cut(text) if len(text) < LONG else await asyncio.to_thread(_cut, text)
     return "\n".join([shown or "(no content)", *(f"[{line(note)}]" for note in notes)])
 
 
@@ -56,7 +58,7 @@ def _decoded(data: str) -> bytes | None:
 
 def line(text: str) -> str:
     """Return untrusted text as part of one line: without line breaks and invisible characters, shortened."""
-    return shortened(_SPACES.sub(" ", visible(text)).strip(), _LINE)
+    return shortened(_SPACES.sub(" ", visible(text[: 9 * _LINE])).strip(), _LINE)
 
 
 async def _content(block: ContentBlock, keep: Keep) -> str:

@@ -346,7 +346,8 @@ class Server:
 
     async def _offered(self, tools: Sequence[dict[str, Any]], instructions: str, offers: Offers) -> None:
         """Take the server's tools, each time they are listed."""
-        changes = self.catalogue.take([*tools, *offers.skills], instructions, offers.features)
+        offered = await asyncio.to_thread(self.catalogue.read, [*tools, *offers.skills])
+        changes = self.catalogue.take(offered, instructions, offers.features)
         for note in self.catalogue.notes:
             self.log.add(note)
         await self.save()

@@ -86,16 +86,14 @@ class Catalogue:
         return bool(accepted)
 
     def take(
-        self, offered: Iterable[Mapping[str, Any]], instructions: str, features: Sequence[str] = ()
+        self, offered: Mapping[str, Definition], instructions: str, features: Sequence[str] = ()
     ) -> ToolsChanged | None:
-        """Take the server's current tools and skills; return the changes, None when there are none."""
+        """Take the server's current tools and skills, which `read` has read; return the changes, or None."""
         features_before = self.features
         if tuple(features) != features_before and (pin := self._pins.get(INSTRUCTIONS)):
             self._keep(replace(pin, definition={**pin.definition, "features": list(features)}))
         before, held_before = {*self.listed, *self.skills}, self.held
-        self._offered = self._read(offered)
-        self._offered[INSTRUCTIONS] = _instructions_definition(instructions, features)
-        self._offered |= self._pages
+        self._offered = {**offered, INSTRUCTIONS: _instructions_definition(instructions, features), **self._pages}
         is_first = not self._pins
         self.listed, self.skills, self.held = {}, {}, {}
         for name, one in self._offered.items():
@@ -152,7 +150,8 @@ class Catalogue:
             self._trust(self._offered[name])
         return names
 
-    def _read(self, offered: Iterable[Mapping[str, Any]]) -> dict[str, Definition]:
+    def read(self, offered: Iterable[Mapping[str, Any]]) -> dict[str, Definition]:
+        """Read definitions of tools and skills, with `notes` on what is left out. Hundreds of schemas take seconds."""
         found: dict[str, Definition] = {}
         self.notes = []
         files, skills = 0, 0

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable
 from enum import Enum
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
 from msgspec import Struct
@@ -212,6 +212,7 @@ PLACES = (
 )
 SEALABLE = tuple(place.name for place in PLACES if place.seal != Seal.NONE)
 SEALED = tuple(place.name for place in PLACES if place.seal == Seal.ALWAYS)
+_BEGINNING = lazy_pattern("|".join(translate(place.name.partition("/")[0]) for place in PLACES))
 _SEALED_IN_TEXT = lazy_pattern(rf"(?<![\w.-])({'|'.join(map(re.escape, SEALABLE))})(?![\w.-])")
 _CLOSED = ("Read-only file system", "Device or resource busy", "Is a directory", "not an empty directory")
 _FILE_TOOL = "Write it with write_file, which asks the user, or ask them to do it."
@@ -235,7 +236,8 @@ def owner_run_rule(path_parts: Iterable[str]) -> PathRule | None:
     `path_parts` are the components below the workspace. None where no such place is known.
     """
     names = [folded(part) for part in path_parts]
-    return next((place for at in range(len(names)) for place in PLACES if _matches(place, names, at)), None)
+    begins = [at for at, name in enumerate(names) if _BEGINNING.match(name)]  # few, of a path that may be long
+    return next((place for at in begins for place in PLACES if _matches(place, names, at)), None)
 
 
 def folded(name: str) -> str:

@@ -15,7 +15,7 @@ from tools.base.patterns import lazy_pattern
 from tools.shell_policy.plain_commands import Doubt, Words, simple_commands
 from tools.web.egress import NETWORK, normalise_network
 
-_MAX_READ = 100_000  # characters
+_MAX_READ = 12_000  # characters: more would hold the event loop
 _NESTED = 3  # `bash -c` in `bash -c`
 _ROUGHLY = lazy_pattern(
     r"""(?P<blank>[ \t]+|\\\n)

@@ -82,6 +82,7 @@ class CompactedHistory:
         self.seen_tokens = 0  # of all messages up to `position`
         self.failed_at: int | None = None  # `seen_tokens` when a summary failed
         self.trims = 0  # how often it was trimmed
+        self.secrets = -1  # how many were redacted in `kept` when a run began
         self.taught: tuple[str, CallForm] | None = None  # the form of calls that the prompt has taught which model
         self._sent = False  # `kept` is what the last request carried
         self._prompt_shortened = False  # the system prompt stays shortened

@@ -30,7 +30,7 @@ class AnswerStream(ABC):
         self._events = EventReader()
         self._eventful = False
         self._aligned = False  # the next byte begins an event
-        self._size = 0
+        self.size = 0
         self._start = b""  # as much of the body as an error message shows
 
     @property
@@ -40,8 +40,8 @@ class AnswerStream(ABC):
 
     def feed(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces these bytes complete, adjacent text joined. Iterate to the end. Raises ProviderFailed."""
-        self._size += len(data)
-        if self._size > MAX_ANSWER_BYTES:
+        self.size += len(data)
+        if self.size > MAX_ANSWER_BYTES:
             raise failures.too_long(self.url, MAX_ANSWER_BYTES)
         if len(self._start) < failures.EXCERPT:
             self._start += data[: failures.EXCERPT - len(self._start)]
@@ -54,12 +54,12 @@ class AnswerStream(ABC):
         It is clear only behind a piece of the same kind that `feed` has decoded. A long one is left to `feed`: between
         its parts others get their turns.
         """
-        size = self._size + len(data)
+        size = self.size + len(data)
         if size > MAX_ANSWER_BYTES or not (text := self._fast_path(data)) or len(text.text) > CHARACTERS:
             return False
         if not take_text(text):
             return False
-        self._size = size
+        self.size = size
         return True
 
     def _fast_path(self, _: bytes) -> TextChunk | Thought | None:

@@ -14,7 +14,7 @@ from math import isfinite
 import httpx2
 
 from app.core.provider import Piece, ProviderFailed, TakeText, TextChunk
-from app.core.time_slice import CHARACTERS, TimeSlice, parts
+from app.core.time_slice import CHARACTERS, HEAVY, TimeSlice, in_heavy_thread, parts
 from app.models.http import failures
 from app.models.http.answer_stream import AnswerStream
 from app.models.http.client import CompletionRequest, ModelClient, retried
@@ -89,7 +89,8 @@ async def read_pieces(
         except httpx2.HTTPError as error:
             if not reader.whole:
                 raise failure_of(error, reader.url, started=True) from error
-    for piece in small(reader.close()):
+    is_heavy = reader.size > HEAVY  # the arguments of native calls are decoded
+    for piece in small(await in_heavy_thread(reader.close) if is_heavy else reader.close()):
         yield piece
         await time_slice.pause_if_over()
 

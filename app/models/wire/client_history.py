@@ -7,7 +7,7 @@ they use twice. Servers refuse all of these.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import groupby, islice, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from app.models.wire.call_ids import CallIds, TakesId, takes_short_ids
 from app.models.wire.native_calls import NATIVE
 from app.models.wire.openai.history import INTERRUPTED
 
+MOST_OPEN = 100  # calls that a result without an id is looked for among
 EARLIER = "(The conversation began earlier.)"  # for servers that want a user's message first
 
 
@@ -76,22 +77,25 @@ def settled(
 def joined_replies(history: Sequence[Message]) -> list[Message]:
     """Return the history with neighbouring assistant messages as one."""
     joined: list[Message] = []
-    for message in history:
-        last = joined[-1] if joined else None
-        if last is None or last.role != "assistant" or message.role != "assistant":
-            joined.append(message)
-            continue
-        joint = "" if last.cut else "\n\n"
-        joined[-1] = replace(
-            last,
-            text=joint.join(filter(None, (last.text, message.text))),
-            shown=_joined_shown(last, message),
-            reasoning="\n\n".join(filter(None, (last.reasoning, message.reasoning))),
-            calls=(*last.calls, *message.calls),
-            attachments=(*last.attachments, *message.attachments),
-            sealed=(last.sealed or message.sealed) if not (last.sealed and message.sealed) else None,
-        )
+    for role, together in groupby(history, lambda message: message.role):
+        group = list(together)
+        joined += [_joined(group)] if role == "assistant" and len(group) > 1 else group
     return joined
+
+
+def _joined(replies: Sequence[Message]) -> Message:
+    sealed = replies[0].sealed
+    for reply in replies[1:]:
+        sealed = (sealed or reply.sealed) if not (sealed and reply.sealed) else None
+    return replace(
+        replies[0],
+        text=("" if replies[0].cut else "\n\n").join(reply.text for reply in replies if reply.text),
+        shown=_joined_shown(*replies),
+        reasoning="\n\n".join(reply.reasoning for reply in replies if reply.reasoning),
+        calls=tuple(call for reply in replies for call in reply.calls),
+        attachments=tuple(one for reply in replies for one in reply.attachments),
+        sealed=sealed,
+    )
 
 
 def _joined_shown(*replies: Message) -> str | None:
@@ -103,12 +107,15 @@ def _joined_shown(*replies: Message) -> str | None:
 
 
 def _pair_for(result: Message, waiting: dict[str, list[PairedCall]]) -> PairedCall | None:
-    """Return the open call that this is the result of; without an id, the first one of that name."""
-    if result.call:
-        found = waiting.get(result.call, [])
-    else:
-        found = [pair for pairs in waiting.values() for pair in pairs if result.name in (None, "", pair.call.name)]
-    return next((pair for pair in found if pair.result is None), None)
+    """Take the open call that this is the result of; without an id, the first one of that name."""
+    places = ((id, at) for id in ([result.call] if result.call else waiting) for at in range(len(waiting.get(id, ()))))
+    for id, at in islice(places, MOST_OPEN):
+        if result.call or result.name in (None, "", waiting[id][at].call.name):
+            pair = waiting[id].pop(at)
+            if not waiting[id]:
+                del waiting[id]
+            return pair
+    return None
 
 
 def _results(pairs: Sequence[PairedCall], keeps_files: bool) -> Iterator[Message]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urljoin
 
 import httpx2
@@ -40,6 +40,8 @@ SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the s
 # With the other statuses, the message must mention tools (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
+MANY = 400  # messages of a client, whose encoding takes milliseconds
+T = TypeVar("T")
 NO_JSON = EncodedJSON("")  # of a part that a prompt has not
 BREAKPOINT = ',"cache_control":{"type":"ephemeral"}'  # of Anthropic's requests: it moves on with the conversation
 
@@ -49,6 +51,12 @@ class RequestDefaults(Struct, frozen=True):
 
     max_tokens: int | None = None
     temperature: float | None = None
+
+
+async def beside_loop(request: ModelRequest, encode: Callable[[], T]) -> T:
+    """Encode the messages of a request, in a thread where a client has sent many."""
+    many = request.verbatim and len(request.messages) > MANY
+    return await asyncio.to_thread(encode) if many else encode()
 
 
 class HostedProvider(BaseProvider, ABC):

@@ -46,6 +46,7 @@ def conversation_of(
     log_event: Callable[[AgentEvent], None] = lambda _: None,
     *,
     begins: int | None = None,
+    redacted: bool = False,
 ) -> Conversation:
     """The history of a run's session, each new message kept (`put`) under that run.
 
@@ -66,6 +67,7 @@ def conversation_of(
         log_event=log_event,
         begins=begins,
         run=row.id,
+        redacted=redacted,
     )
 
 

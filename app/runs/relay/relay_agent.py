@@ -48,7 +48,8 @@ from app.transcript.inbox import Inbox
 from app.transcript.reply import Reply, TextCalls
 from app.transcript.round_plan import RoundPlan
 from tools.base.rights import CLIENT_TOOLS
-from tools.base.schemas import client_argument_error, import_checks
+from tools.base.schemas import CHECKS, client_argument_error
+from tools.base.tasks import import_in_thread
 from tools.tool import Tool
 from tools.toolbox import Decision, Refuse
 
@@ -202,7 +203,7 @@ class RelayAgent(Agent):
         calls = self._fitted(reply)
         if not calls or not self.repairs:
             return calls
-        await import_checks()
+        await import_in_thread(CHECKS)
         wrong = self._problems(reply, calls)
         if not wrong:
             return calls

@@ -71,7 +71,7 @@ TEMPORARY = select(
     "WHERE temporary AND updated < ? AND NOT EXISTS (SELECT 1 FROM helpers WHERE helpers.session = sessions.id)",
 )
 SUMMARIES = select(SummaryRow, "summaries", "WHERE session = ? ORDER BY upto")
-MESSAGES = "SELECT message FROM messages WHERE session = ? ORDER BY position"
+MESSAGES = "SELECT message FROM messages WHERE session = ? AND position >= ? ORDER BY position"
 MESSAGES_UNTIL = """
     SELECT message FROM messages
     WHERE session = ? AND position <= (SELECT max(position) FROM messages WHERE session = ? AND run = ?)
@@ -159,19 +159,20 @@ class SqlSessions(Rows):
     async def temporary_sessions(self, before: float) -> list[SessionRow]:
         return await self._rows(TEMPORARY, before)
 
-    async def session_state(self, session: str) -> SessionState:
-        queries = (MESSAGES, ORPHANED.sql, DISABLED, GRANTS.sql, CONTEXTS.sql)
-        messages, orphaned, disabled, grants, contexts = await self._each(*((query, (session,)) for query in queries))
+    async def session_state(self, session: str, begin: int = 0) -> SessionState:
+        queries = ((sql, (session,)) for sql in (ORPHANED.sql, DISABLED, GRANTS.sql, CONTEXTS.sql))
+        messages, orphaned, disabled, grants, contexts = await self._each((MESSAGES, (session, begin)), *queries)
         return SessionState(
             [load(row[0]) for row in messages],
             [ORPHANED.row(*row) for row in orphaned],
             json.loads(disabled[0][0]) if disabled else [],
             [GRANTS.row(*row) for row in grants],
             [CONTEXTS.row(*row) for row in contexts],
+            characters=sum(len(row[0]) for row in messages[min(begin, 1) :]),
         )
 
     async def messages(self, session: str) -> list[Message]:
-        return [load(row[0]) for row in await self._all(MESSAGES, session)]
+        return [load(row[0]) for row in await self._all(MESSAGES, session, 0)]
 
     async def messages_until(self, session: str, run: str) -> list[Message]:
         return [load(row[0]) for row in await self._all(MESSAGES_UNTIL, session, session, run)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from app.config.model_settings import key_files
+from app.runs.composition.loop_watch import held_loop
 from app.storage.data_dir import OTHER_ACCOUNTS, OURS
 from routes.cli.doctor.finding import Finding, Findings, Subject, existing, megabytes, ok, problem, skipped, warning
 
@@ -19,6 +20,7 @@ LOCKS = Path("/proc/locks")
 LITTLE_ROOM, NO_ROOM = 1 << 30, 64 << 20
 FEW_FILES = 1_000
 MOST_NAMED = 5
+LONG_HELD_S = 0.25  # of CPU: a delay of all streams that is seen
 # File systems of other machines: the database's memory-mapped index cannot be shared over them.
 # See "Disadvantages" in SQLite's documentation of its write-ahead log.
 REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
@@ -111,8 +113,20 @@ def server(subject: Subject) -> Findings:
         words = line.split()
         if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
             subject.server = int(words[4]) if words[4].isdigit() else 0
-            return ok(f"one runs (process {subject.server})" if subject.server else "one runs")
+            return running_server(subject.settings.data_dir, subject.server)
     return ok("none runs")
+
+
+def running_server(data_dir: Path, process: int) -> Finding:
+    """The process, and what has held its event loop, if something has."""
+    runs = f"one runs (process {process})" if process else "one runs"
+    if (held := held_loop(data_dir, process)) is None:
+        return ok(runs)
+    times = f"{held.times} time{'s' * (held.times != 1)}, at most {held.longest_s * 1000:.0f} ms of CPU"
+    found = f"{runs}; its event loop was held {times}: {held.where}"
+    if held.longest_s < LONG_HELD_S:
+        return ok(found)
+    return warning(found, "All streams stood still meanwhile: report this as a bug, with what the server did then.")
 
 
 def permissions(subject: Subject) -> Findings:

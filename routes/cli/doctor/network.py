@@ -40,12 +40,19 @@ def port(subject: Subject) -> Findings:
             advice = "Set DRAGOMAN_HOST to an address of this machine, and DRAGOMAN_PORT to a port above 1023."
             return problem(f"{where} cannot be used: {error.strerror or error}", advice)
         pid, name = _holder(settings.port)
-        if subject.server is not None and pid in (0, subject.server):
+        if subject.server is not None and pid in (0, subject.server, _parent_of(subject.server)):
             return ok(f"{where} is in use by the running server")
         holder = f" by {name} (process {pid})" if pid else ""
         advice = "Stop that program, or choose another port with DRAGOMAN_PORT; 0 takes a free one."
         return problem(f"{where} is in use{holder}", advice)
     return ok(f"{where} is free")
+
+
+def _parent_of(server: int) -> int | None:
+    """The process that listens for a server which is one of several workers."""
+    with suppress(psutil.Error):
+        return psutil.Process(server).ppid()
+    return None
 
 
 def _holder(number: int) -> tuple[int, str]:

@@ -16,6 +16,8 @@ from starlette.responses import Response
 
 from app.metrics import table
 from app.metrics.recorder import Reading
+from app.replicas.peers import Body, Refusal, ReplicaGone, Replicas
+from app.storage.changes import StoreFailed
 from app.storage.database import CHECKPOINTS, DATABASE
 from routes.access.metrics_access import METRICS
 from routes.protocol.requests import admins_only
@@ -23,6 +25,7 @@ from routes.protocol.route import Route, tagged
 from routes.services import Services, services_of
 from tools.mcp.model import ServerState
 
+QUESTION, ANSWERED_S = "metrics", 3.0  # to another worker, which may be starting, or frozen
 RUN_STATES = ("queued", "running", "waiting")
 FILES = {"database": DATABASE, "log": f"{DATABASE}-wal", "checkpoints": CHECKPOINTS}
 
@@ -31,14 +34,50 @@ async def show_metrics(request: Request) -> Response:
     """Metrics for Prometheus. The [metrics](monitoring.md#metrics); also for the token that opens nothing else."""
     if request.state.principal is not None:
         admins_only(request.state.principal)
+    services, accept = services_of(request), request.headers.get("accept", "")
+    text, content_type = await _text(services, accept)
+    if services.settings.workers > 1 and services.replication.replicas:
+        from app.metrics.exposition import merged
+
+        own = {services.settings.worker: text}
+        text = merged(dict(sorted((own | await _texts_of_others(services.replication.replicas, accept)).items())))
+    return Response(text.encode(), headers={"Content-Type": content_type, "Vary": "Accept"})
+
+
+async def _text(services: Services, accept: str) -> tuple[str, str]:
+    """Return the figures of this server as text, and its content type."""
     from app.metrics.exposition import Exposition  # with the first request: most servers are never asked
 
-    services = services_of(request)
     async with services.metrics.reading:
-        figures, accept = Exposition(services.metrics, readings(services)), request.headers.get("accept", "")
+        figures = Exposition(services.metrics, readings(services))
         body, content_type = await asyncio.to_thread(figures.text, accept)  # 10 ms and more, while tokens arrive
-        text = await asyncio.to_thread(services.redactor.redact, body.decode())
-    return Response(text.encode(), headers={"Content-Type": content_type, "Vary": "Accept"})
+        return await asyncio.to_thread(services.redactor.redact, body.decode()), content_type
+
+
+def answer_for_metrics(services: Services) -> None:
+    """Let the other workers of this machine ask for the figures of this one: any of them answers for all."""
+
+    async def answer(body: Body) -> Body:
+        text, _ = await _text(services, body["accept"])
+        return {"worker": services.settings.worker, "text": text}
+
+    if services.settings.workers > 1 and services.replication.replicas:
+        services.replication.replicas.answerers[QUESTION] = answer
+
+
+async def _texts_of_others(replicas: Replicas, accept: str) -> dict[int, str]:
+    """Return the figures of the other workers that answer in time."""
+
+    async def ask(replica: str) -> None:
+        with suppress(ReplicaGone, Refusal, StoreFailed, TimeoutError):
+            async with asyncio.timeout(ANSWERED_S):
+                answer = await replicas.ask(replica, QUESTION, {"accept": accept})
+                texts[answer["worker"]] = answer["text"]
+
+    texts = dict[int, str]()
+    others = [one for one in await replicas.nodes.replicas_at(replicas.nodes.here) if one != replicas.me]
+    await asyncio.gather(*map(ask, others))
+    return texts
 
 
 def readings(services: Services) -> Iterator[Reading]:

@@ -42,8 +42,8 @@ async def show_shared(request: Request) -> Response:
     try:
         await _shared(request)
     except NotFound:
-        return page.shared(request, HEADERS, 404)
-    return page.shared(request, HEADERS)
+        return await page.shared(request, HEADERS, 404)
+    return await page.shared(request, HEADERS)
 
 
 async def shared_file(request: Request) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.context.relay_prompt import CALL_NOW, IF_NEEDED, relay_opening
+from app.context.relay_prompt import CALL_NOW, IF_NEEDED, MOST_TOOLS, described_tools, relay_opening
 from app.core.provider import CallForm
 from parsing import parse
 from tests.support.models.chatting import BASH
@@ -55,3 +55,10 @@ def test_a_choice_decides_what_is_taught(choice: Any, taught: set[str], sentence
     lines = [json.loads(line) for line in message.text.split("\n") if line.startswith("{")]
     assert {line["name"] for line in lines} == taught
     assert message.text.endswith(sentence)
+
+
+def test_no_more_tools_are_described_than_there_is_room_for() -> None:
+    large = [replace(BASH, name=f"t{number}", description="x" * 50_000) for number in range(100)]
+    assert len([*described_tools(large)]) <= 1 + MOST_TOOLS // 50_000
+    (message,) = relay_opening(CallForm.TAGGED, large)
+    assert "left out" in message.text

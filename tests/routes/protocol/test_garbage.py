@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import tracemalloc
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -14,13 +15,16 @@ import pytest
 
 from app.models.http.client import model_client
 from app.models.wire.openai.provider import OpenAIChat
-from tests.support.models.chatting import WHOLE
-from tests.support.models.upstream import answer, hang_up, upstream
-from tests.support.server.serving import serving
+from tests.support.models.chatting import WHOLE, says
+from tests.support.models.upstream import answer, hang, hang_up, stream, upstream
+from tests.support.server.serving import serving, until
 
 pytestmark = pytest.mark.anyio
 
 OURS = ("app", "parsing", "routes", "tools")
+ROOT = Path(__file__).parents[3]
+HOLDERS = [tracemalloc.Filter(True, f"{ROOT}/{floor}/*") for floor in OURS] + [tracemalloc.Filter(True, "*/uvicorn/*")]
+STREAMS, MOST_HELD = 20, 52_000
 
 
 @contextmanager
@@ -84,3 +88,31 @@ def test_only_what_is_made_meanwhile_is_counted() -> None:
         before.clear()
         cycle()
     assert found == {"Counting": 1}
+
+
+async def test_a_live_stream_holds_few_bytes(tmp_path: Path) -> None:
+    """What our code and uvicorn's has allocated, and not those who read the streams: `benchmarks.serving.stream_memory`
+    has all of it."""
+    hangs = stream(says("Hi"), then=hang)
+    async with asyncio.timeout(60), upstream(hangs, repeat=True, chats=True) as server:
+        provider = OpenAIChat(model_client(server.base_url), server.base_url, "m")
+        async with serving(tmp_path, provider) as served, AsyncExitStack() as streams:
+
+            async def begin() -> None:
+                turn = await streams.enter_async_context(aclosing(served.turn(message="Hello")))
+                await until(turn, "text.delta")
+
+            await begin()
+            gc.collect()
+            tracemalloc.start()
+            try:
+                for _ in range(STREAMS):
+                    await begin()
+                gc.collect()
+                stats = tracemalloc.take_snapshot().filter_traces(HOLDERS).statistics("filename")
+            finally:
+                tracemalloc.stop()
+            for run in [*await served.services.runs.of("local")]:
+                await served.services.runs.cancel(run.id)
+    held = sum(one.size for one in stats) / STREAMS
+    assert held < MOST_HELD, "\n".join(map(str, stats[:20]))

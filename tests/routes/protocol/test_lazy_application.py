@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from types import ModuleType
 
 import pytest
 
-from routes.protocol import application
 from routes.protocol.application import LazyApplication
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +27,8 @@ async def test_a_failure_to_open_is_raised_and_the_next_request_tries_again(monk
 
     module = ModuleType("module")
     module.__dict__["opened"] = opened
-    monkeypatch.setattr(application, "import_module", lambda _: module)
-    lazy = LazyApplication("module")
+    monkeypatch.setitem(sys.modules, "module_to_open", module)
+    lazy = LazyApplication("module_to_open")
     async with asyncio.timeout(10):
         first = await asyncio.gather(lazy.get("these"), lazy.get("these"), return_exceptions=True)
         assert [str(one) for one in first] == ["no room"] * 2

@@ -107,7 +107,7 @@ class Stream:
 
         layers = [Middleware(Layer, passed=self.passed)]
         application = StreamingApplication(routes=[Route("GET /", answer, rights="open")], middleware=layers)
-        scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
+        scope: Scope = {"type": "http", "method": method, "path": "/", "headers": [], "query_string": b""}
         scope["state"] = {CLIENT: self}
         async with asyncio.timeout(LIMIT_S):
             await application(scope, self._receive, self._send)
@@ -316,7 +316,7 @@ async def test_a_server_that_stops_may_cancel_the_stream() -> None:
 @pytest.mark.parametrize("sizes", [[7], [9] * 4, [PIECE], [PIECE - 100, 200, 300], [9, 3 * PIECE, 9], [9_000] * 9])
 def test_events_leave_together_in_pieces_of_a_bounded_size(sizes: list[int]) -> None:
     rows = [EventRow("run_1", number, "text.delta", "x" * size) for number, size in enumerate(sizes, 1)]
-    sent, frames = list(pieces(rows)), [frame(row).encode() for row in rows]
+    sent, frames = list(pieces(map(frame, rows))), [frame(row).encode() for row in rows]
     assert b"".join(sent) == b"".join(frames)
     assert all(len(piece) <= PIECE or piece in frames for piece in sent)
     assert all(len(one) + len(next_one) > PIECE for one, next_one in pairwise(sent))

@@ -52,9 +52,8 @@ def _openai(pieces: list[str], where: str) -> bytes:
     deltas: list[dict[str, Any]]
     if where in ("arguments", "name", "id"):
         named = where if where == "id" else "function"
-        inner = {"function": (lambda one: {where: one}), "id": (lambda one: one)}[named]
         calls = [{"id": "c1", "function": {"name": "write_file", "arguments": "{"}}] if where == "arguments" else []
-        calls += [{named: inner(one)} for one in pieces]
+        calls += [{named: one if where == "id" else {where: one}} for one in pieces]
         deltas = [{"tool_calls": [{"index": 0, **call}]} for call in calls]
     elif where in ("usage", "finish_reason"):
         deltas = [{"content": "x"}]

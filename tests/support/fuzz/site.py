@@ -6,19 +6,21 @@ import asyncio
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
 from tests import ROOT
+from tests.support.documented.routes import ROUTES
 from tests.support.fuzz.probe import Seen
 from tests.support.models.upstream import Asked, request
 from tests.support.server.serving import NO_TLS
@@ -38,6 +40,7 @@ DONE_BY_ANTHROPIC = "".join(
         {"type": "message_stop"},
     )
 )
+UNASKED = ("GET /events", "GET /mcp", "POST /pause")  # which do not end, or change what is asked behind them
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -158,6 +161,7 @@ def settings(port: int) -> str:
     return f"""
 model = "openai/m"
 generated_titles = "never"
+loop_watchdog = false
 private_hosts = ["127.0.0.1"]
 
 [endpoints.openai]
@@ -194,8 +198,25 @@ async def strangers() -> AsyncGenerator[Strangers, None]:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncGenerator[Site, None]:
-    """A server of its own in the folder, watched from outside."""
+async def site() -> AsyncGenerator[Site, None]:
+    """A server of its own, watched from outside."""
+    with _folder() as folder:
+        async with _site(folder) as made:
+            yield made
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A temporary folder. Cases make folders in it that are too deep for Python to remove."""
+    folder = tempfile.mkdtemp(prefix="fuzz-")
+    try:
+        yield Path(folder)
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+
+@asynccontextmanager
+async def _site(folder: Path) -> AsyncGenerator[Site, None]:
     (folder / "work").mkdir(parents=True, exist_ok=True)
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
     log = folder / "log"
@@ -231,7 +252,7 @@ async def _port(process: Process, log: Path) -> int:
             if found := re.search(rb"http://localhost:(\d+)", line):
                 asyncio.get_running_loop().create_task(process.stdout.read())  # a full pipe would stop it
                 return int(found[1])
-    raise RuntimeError(f"The server did not start: {log.read_text()}")
+    raise RuntimeError(f"The server did not start: see {log}")
 
 
 async def _end(process: Process) -> None:
@@ -242,12 +263,15 @@ async def _end(process: Process) -> None:
 
 async def _warm(made: Site) -> None:
     """Imports and patterns of the first run are no stranger's doing."""
+    for route in ROUTES:
+        if "{" not in route.path and route.name not in UNASKED:
+            await made.client.request(route.method, route.path, content=b"[")
     for endpoint in ("openai", "native", "anthropic"):
         answer = await made.client.post("/chat", json={"message": "Hello", "model": endpoint})
         answer.raise_for_status()
     began = time.monotonic()
     while (await made.seen()).cpu_ms > 20 and time.monotonic() - began < START_S / 4:
-        await asyncio.sleep(0.3)
+        await made.client.get("/readyz")
 
 
 def events(text: str) -> Iterator[tuple[str, str]]:

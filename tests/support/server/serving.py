@@ -29,6 +29,7 @@ from routes.access.rate_limits import BoundedProtocol
 from routes.server import create_server
 from routes.services import Services, open_services
 from tests.support.databases.postgres import DATABASES
+from tests.support.server.held_loop import loop_not_held
 
 # Of a client that speaks plain HTTP: each would read the system's certificates, which takes 40 ms.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -217,7 +218,8 @@ async def running(
     await server.startup(bound)
     await server.on_tick(0)  # makes the headers that all answers have
     try:
-        yield server
+        with loop_not_held():
+            yield server
     finally:
         await finish(server)
         await server.lifespan.shutdown()

@@ -102,6 +102,34 @@ def test_a_check_that_never_ends_is_given_up(schema: dict[str, Any]) -> None:
     assert argument_error("tool", an_object(a=STRING), {"a": "x"}) is None
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"oneOf": [{"const": number} for number in range(500)]},
+        {"properties": {f"p{number}": {} for number in range(500)}},
+        {"enum": list(range(20_000))},
+    ],
+    ids=["branches", "properties", "values"],
+)
+def test_a_check_of_many_branches_for_many_items_is_given_up(items: dict[str, Any]) -> None:
+    complaint = argument_error("tool", an_object(a={"items": items}), {"a": [1] * 4_000})
+    assert complaint is not None and "take too long to check" in complaint
+
+
+@pytest.mark.parametrize(
+    ("items", "is_unique"),
+    [
+        ([{"a": number} for number in range(4_000)], True),  # 10 s if each is compared with each
+        ([{"a": 1, "b": [2]}, 1, {"b": [2], "a": 1}], False),
+        ([1, True, "1", None, [1], {"1": 1}], True),
+        ("aa", True),
+    ],
+)
+def test_items_that_must_differ_are_compared_in_one_go(items: object, is_unique: bool) -> None:
+    assert (argument_error("tool", an_object(a={"uniqueItems": True}), {"a": items}) is None) == is_unique
+    assert argument_error("tool", an_object(a={"uniqueItems": False}), {"a": items}) is None
+
+
 def test_bounded_patterns_still_say_no() -> None:
     complaint = argument_error("tool", an_object(a={"pattern": "^[a-z]+$"}), {"a": "A"})
     assert complaint is not None and 'wanted pattern "^[a-z]+$"' in complaint

@@ -16,7 +16,7 @@ from tools.mcp.connection import lines
 from tools.mcp.connection.lines import Endless, LineSplitter, Oversized, answered_id
 from tools.mcp.connection.repair import repaired
 from tools.mcp.connection.server_log import LINES, ServerLog
-from tools.mcp.connection.traffic import BURST, TOO_MANY, Flooded, Traffic
+from tools.mcp.connection.traffic import BURST, MOST_NOTES, TOO_MANY, Flooded, Traffic
 from tools.mcp.definitions import UnusableDefinition, definition
 from tools.mcp.results import MAX_TEXT, line, result_text
 
@@ -204,3 +204,12 @@ def test_the_log_stays_small() -> None:
     log.begin()
     log.feed(b"new \xff")
     assert log.tail() == ("new \ufffd",)
+
+
+def test_few_notes_on_a_list_of_what_are_no_tools() -> None:
+    notes = list[str]()
+    traffic = Traffic(notes.append)
+    asked(traffic, 1)
+    traffic.record_sent(JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/list"))
+    assert traffic.passes(JSONRPCResponse(jsonrpc="2.0", id=2, result={"tools": [[]] * 100_000}))
+    assert len(notes) == MOST_NOTES

@@ -248,7 +248,7 @@ def test_the_files_of_all_skills_of_a_server_are_bounded() -> None:
     catalogue = Catalogue(ServerConfig("s", command="x"))
     files = [(f"s{one}", [file(f"skill://s{one}/{number}") for number in range(MAX_FILES - 1)]) for one in range(40)]
     listed = [{"name": "skills", "skill": entry(name, f"skill://{name}", files=some)} for name, some in files]
-    catalogue.take(listed, "")
+    catalogue.take(catalogue.read(listed), "")
     assert len(catalogue.skills) == MAX_LISTED_FILES // MAX_FILES and len(catalogue.notes) == 1
 
 
@@ -257,7 +257,7 @@ def test_a_tool_that_was_pinned_by_an_address_is_no_skill() -> None:
     tool = {"name": "skill://a", "description": "A tool of old."}
     catalogue = Catalogue(config, [Pin("s", identity_of(config), "skill://a", "0" * 64, tool)])
     assert not catalogue.skills and not catalogue.listed
-    catalogue.take([{"name": "skills", "skill": entry()}], "")
+    catalogue.take(catalogue.read([{"name": "skills", "skill": entry()}]), "")
     assert [one.tool for one in catalogue.held.values()] == ["skill://a"], "it is another thing than was trusted"
 
 

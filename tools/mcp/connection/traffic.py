@@ -16,6 +16,7 @@ from tools.mcp.connection.repair import repaired
 
 # Unsolicited messages: rate and burst that pass, and dropped ones after which the connection ends.
 PER_SECOND, BURST, TOO_MANY = 200.0, 2_000.0, 5_000
+MOST_NOTES = 50  # on one result, which may be a list of thousands that are no tools
 
 
 class Flooded(Exception):
@@ -51,7 +52,7 @@ class Traffic:
         """Return whether the SDK gets a message. Raises Flooded."""
         match message:
             case JSONRPCResponse(id=id) if (method := self._pending.pop(str(id), None)) is not None:
-                for note in repaired(method, message.result):
+                for note in repaired(method, message.result)[:MOST_NOTES]:
                     self._note(note)
                 return True
             case JSONRPCError(id=id) if self._pending.pop(str(id), None) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -22,7 +23,7 @@ from app.models.wire.anthropic.reasoning import metadata_origin, reasoning_in
 from app.models.wire.attachment_parts import Encoded, encoded_files
 from app.models.wire.call_ids import TakesId, takes_plain, takes_short_ids
 from app.models.wire.client_history import settled, with_opening
-from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider
+from app.models.wire.hosted_provider import BAD_REQUEST, HostedProvider, beside_loop
 from app.models.wire.openai.history import added
 from app.models.wire.parameters import EFFORT, FORMAT, limit_in
 from app.models.wire.structured_output import is_structured
@@ -85,7 +86,8 @@ class AnthropicMessages(HostedProvider):
         room = max(LONGEST_ANSWER, limit_in(request.parameters) or 0)
         given = self._given(request)
         while True:  # terminates: each round leaves out one more thing
-            written = self._written(request, files.marks, native=native, with_reasoning=with_reasoning)
+            write = partial(self._written, request, files.marks, native=native, with_reasoning=with_reasoning)
+            written = await beside_loop(request, write)
             body = self._body(request, written, room, given)
             try:
                 return await self._post(request, body, files), MessagesAnswer(self.url, self._origin, written.before)

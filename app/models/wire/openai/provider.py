@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import httpx2
@@ -27,7 +27,7 @@ from app.models.wire.grammars.tool_grammar import (
     strict_tools,
     taught_calls,
 )
-from app.models.wire.hosted_provider import HostedProvider
+from app.models.wire.hosted_provider import HostedProvider, beside_loop
 from app.models.wire.opaque_metadata import origin_of
 from app.models.wire.openai.answer import ChatAnswer
 from app.models.wire.openai.history import (
@@ -86,7 +86,7 @@ class OpenAIChat(HostedProvider):
         files = await encoded_files(request)
         grammar = self._grammar_for(request, native=native)
         while True:  # terminates: each round drops one more parameter, or adds what was missing
-            body = self._body(request, files.marks, native=native)
+            body = await beside_loop(request, partial(self._body, request, files.marks, native=native))
             if grammar.ways:
                 body |= grammar.fields
             try:

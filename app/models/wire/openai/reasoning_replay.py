@@ -113,7 +113,7 @@ class ReplayPolicy(Struct, frozen=True):
     def fields_for(self, history: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the extra fields of each message; only for requests with native tools."""
         latest = start_of_turn(history)
-        thinks = any(message.reasoning for message in history)
+        thinks = any(True for message in history if message.reasoning)
         return [
             self._fields(message, latest=position >= latest, thinks=thinks) if message.role == "assistant" else {}
             for position, message in enumerate(history)

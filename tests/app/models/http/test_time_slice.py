@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
@@ -12,14 +13,16 @@ import httpx2
 import pytest
 
 from app.core.events import Notice
+from app.core.log_context import task_of_run
 from app.core.provider import Piece, TextChunk, TextPiece
-from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, parts
+from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, Turns, in_heavy_thread, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
 from app.policy.guards import Guards
 from app.runs.run_context import RunContext
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
+from app.transcript.unfit_arguments import MOST_VALUES, unfit
 from parsing import CallDelta, Thought
 from tests.support.parsing.quoting import conversation
 
@@ -144,6 +147,54 @@ def test_a_long_text_is_not_handled_where_the_socket_is_read(length: int, taken:
         assert [*answer.feed(chunk)] == [TextChunk("x" * length)], "and nothing has changed"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "bash", "arguments": {"command": {'
+        + ", ".join(f'"k{number}": {number}' for number in range(8_000))
+        + "}}}\n</tool_call>",
+        "[bash(command=[" + '{"a": 1}, ' * 20_000 + "1])]",
+    ],
+    ids=["JSON", "Python"],
+)
+async def test_others_have_turns_while_a_long_call_is_read_at_its_end(text: str) -> None:
+    """It cannot be divided, so a thread reads it."""
+    reply = Reply(TOOLS, fences=lambda: False, new_id=iter(map(str, range(10_000))).__next__)
+    at_the_end = len(text) - 100
+    for at in range(0, at_the_end, CHARACTERS):
+        list(reply.add(TextChunk(text[at : min(at + CHARACTERS, at_the_end)])))
+    async with turns() as counted:
+        list(await reply.added(TextChunk(text[at_the_end:])))
+        list(await reply.ended())
+        assert counted[0] > 1
+
+
+async def test_a_caller_that_is_cancelled_waits_for_the_thread() -> None:
+    begun, may_end, has_ended = threading.Event(), threading.Event(), list[bool]()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait()
+        has_ended.append(True)
+
+    task = asyncio.create_task(in_heavy_thread(work))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert has_ended
+
+
+@pytest.mark.parametrize(("values", "is_fit"), [(MOST_VALUES - 1, True), (MOST_VALUES, False)])
+def test_a_call_with_too_many_values_is_refused(values: int, is_fit: bool) -> None:
+    for arguments in ({"a": [1] * values}, {str(number): None for number in range(values + 1)}):
+        assert (unfit(arguments) is None) == is_fit
+    assert unfit({"a": [[[]] * 100] * values}) is not None
+
+
 async def test_a_task_that_has_waited_begins_its_time_anew() -> None:
     now = 100.0
     time_slice = TimeSlice(lambda: now)
@@ -153,9 +204,42 @@ async def test_a_task_that_has_waited_begins_its_time_anew() -> None:
         assert counted == [0], "it has hardly worked"
         now += 2 * SLICE_S
         await time_slice.pause_if_over()
-        assert counted == [1], "it has worked for long"
+        assert counted == [2], "it has worked for long"
         await time_slice.pause_if_over()
-        assert counted == [1], "it has just paused"
+        assert counted == [2], "it has just paused"
+
+
+async def test_principals_share_the_loop_however_many_runs_one_has() -> None:
+    """One of ten runs with hostile answers, another of one: each gets every second slice."""
+    slices, now = list[str](), 0.0
+
+    async def work(principal: str, times: int) -> None:
+        nonlocal now
+        time_slice = TimeSlice(lambda: now)
+        for _ in range(times):
+            await time_slice.pause_if_over()
+            slices.append(principal)
+            now += SLICE_S  # and each piece of its work takes a whole slice
+            await time_slice.pause_if_over()
+
+    hostile = [task_of_run(work("mallory", 20), f"run{number}", "session", "mallory") for number in range(10)]
+    other = task_of_run(work("ann", 20), "run", "session", "ann")
+    hostile[0].cancel()  # while it waits or before: no turn is lost
+    await other
+    begun = slices[slices.index("ann") :]
+    assert begun.count("mallory") <= begun.count("ann") + 12, "one slice of each before the first turns"
+    assert slices.count("ann") == 20
+    await asyncio.gather(*hostile, return_exceptions=True)
+    assert slices.count("mallory") == 9 * 20
+
+
+async def test_a_cancelled_task_loses_nobody_a_turn() -> None:
+    turns = Turns.of_loop()
+    first, second, third = (asyncio.create_task(turns.next(name)) for name in ("a", "a", "b"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([second, third])
+    assert turns is Turns.of_loop()
 
 
 @pytest.mark.parametrize("event", [b"data: {}\n\n", b"x" * 100, b"data: " + b"y" * BYTES + b"\n\n", b"\n\n", b"\n"])

@@ -17,7 +17,7 @@ from app.core.messages import AskedCall, Message
 from app.core.provider import ModelRequest
 from app.models.http.json_body import encode
 from app.models.wire.call_ids import takes_nine
-from app.models.wire.client_history import EARLIER, joined_replies, settled
+from app.models.wire.client_history import EARLIER, MOST_OPEN, joined_replies, settled
 from app.models.wire.openai.history import BRIDGE, INTERRUPTED
 from app.models.wire.openai.template_limits import TemplateLimit, within_limits
 from app.models.wire.openai.verbatim import verbatim_messages
@@ -202,6 +202,17 @@ def test_replies_in_a_row_are_one() -> None:
     one = Message("assistant", "", reasoning="I muse.")
     (joined,) = joined_replies([one, Message("assistant", "Hi."), Message("assistant", "", (LS,), reasoning="More.")])
     assert (joined.text, joined.reasoning, joined.calls) == ("Hi.", "I muse.\n\nMore.", (LS,))
+
+
+def test_results_without_ids_are_of_the_calls_that_wait() -> None:
+    """Each takes the first open one of its name, and none is looked for among thousands."""
+    calls = (LS, replace(READ, id="r1"), replace(LS, id="c2"))
+    results = [Message("tool", text, name=name) for text, name in (("1", LS.name), ("2", LS.name), ("3", None))]
+    sent = settled([Message("assistant", "", calls), *results])
+    assert [(message.call, message.text) for message in sent[1:]] == [(LS.id, "1"), ("r1", "3"), ("c2", "2")]
+    many = tuple(replace(LS, id=f"c{number}") for number in range(MOST_OPEN + 1))
+    late = settled([Message("assistant", "", (*many, READ)), Message("tool", "late", name=READ.name)])
+    assert late[-1] == Message("tool", "late", name=READ.name)
 
 
 @given(st.lists(MESSAGES, max_size=12), st.booleans(), st.booleans())

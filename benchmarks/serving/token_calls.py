@@ -2,7 +2,7 @@
 
 Counted as benchmarks.request_calls does it. One stream, each of whose tokens has a commit of its own: a count that no
 busy machine changes. And streams side by side, which share commits, on a busy machine more of them.
-`python -m benchmarks token_calls`; `python -m benchmarks.token_calls STREAMS` lists the functions of so many.
+`python -m benchmarks.serving.token_calls`; with a number of streams it lists their functions.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def profiled_calls(profile: cProfile.Profile) -> Counter[str]:
 async def read_streams(port: int, streams: int, tokens: int) -> None:
     """Read them in another process, as clients do."""
     arguments = map(str, (port, streams, tokens))
-    client = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.token_calls", *arguments)
+    client = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.serving.token_calls", *arguments)
     if await client.wait():
         raise RuntimeError("a stream failed")
 

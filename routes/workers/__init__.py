@@ -1,0 +1,1 @@
+"""Workers: servers of one machine behind one port."""

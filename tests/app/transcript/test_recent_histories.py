@@ -1,0 +1,86 @@
+"""A follow-up reads the rows behind the history that is known, and never anything stale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.core.messages import Message
+from app.redaction.redactor import Redactor
+from app.storage.sessions import SessionState
+from app.transcript import recent_histories
+from app.transcript.recent_histories import RecentHistories
+
+pytestmark = pytest.mark.anyio
+
+FIRST = [Message("user", "Is hunter2-hunter2 safe?"), Message("assistant", "No.")]
+MORE = [Message("user", "Why?"), Message("assistant", "It is short.")]
+
+
+class Stored:
+    """A store of sessions that counts the messages it reads."""
+
+    def __init__(self, **sessions: Sequence[Message]) -> None:
+        self.sessions = dict(sessions)
+        self.read = 0
+
+    async def session_state(self, session: str, begin: int = 0) -> SessionState:
+        messages = [*self.sessions.get(session, ())][begin:]
+        self.read += len(messages)
+        return SessionState(messages, characters=sum(len(one.text) for one in messages[min(begin, 1) :]))
+
+
+async def read(histories: RecentHistories, store: Any, session: str = "s") -> tuple[list[Message], int]:
+    before = store.read
+    messages = (await histories.state(session)).messages
+    return messages, store.read - before
+
+
+async def test_only_what_is_new_is_read() -> None:
+    store = Stored(s=FIRST)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    assert await read(histories, store) == (FIRST, 2)
+    store.sessions["s"] = FIRST + MORE  # by this server or by another
+    assert await read(histories, store) == (FIRST + MORE, 3)
+    assert await read(histories, store) == (FIRST + MORE, 1)
+
+
+async def test_a_run_appends_to_a_list_of_its_own() -> None:
+    store = Stored(s=FIRST)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    for _ in range(3):
+        messages, _ = await read(histories, store)
+        assert messages == FIRST
+        messages.append(Message("user", "This is not stored."))
+
+
+@pytest.mark.parametrize(
+    "now", [[], FIRST[:1], [FIRST[0], Message("assistant", "Yes.")]], ids=["deleted", "shorter", "another"]
+)
+async def test_a_history_that_was_not_continued_is_read_anew(now: list[Message]) -> None:
+    store = Stored(s=FIRST)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    await read(histories, store)
+    store.sessions["s"] = now
+    assert (await read(histories, store))[0] == now
+
+
+async def test_a_secret_that_came_later_is_hidden_in_what_was_known() -> None:
+    store, redactor = Stored(s=FIRST), Redactor()
+    histories = RecentHistories(store, redactor)  # type: ignore[arg-type]
+    await read(histories, store)
+    redactor.add("hunter2-hunter2")
+    messages, _ = await read(histories, store)
+    assert messages[0].text == "Is [redacted] safe?"
+    assert (await read(histories, store))[0] == messages
+
+
+async def test_the_histories_used_last_are_kept_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(len(one.text) for one in FIRST)
+    monkeypatch.setattr(recent_histories, "MOST_CHARACTERS", 2 * size)
+    store = Stored(a=FIRST, b=FIRST, c=FIRST, d=FIRST * 3)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    counts = [(await read(histories, store, name))[1] for name in "abacabdd"]
+    assert counts == [2, 2, 1, 2, 1, 2, 6, 6], "b went for c, and c for b; d is too long"
