@@ -98,6 +98,11 @@ class Client:
     def has_left(self) -> bool:
         return self._cycle.disconnected
 
+    def break_off(self) -> None:
+        """Close the connection without an answer."""
+        self._cycle.disconnected = True  # else it answers 500 instead
+        self._connection.transport.abort()
+
     @property
     def _takes(self) -> bool:
         cycle = self._cycle

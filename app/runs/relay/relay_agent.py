@@ -201,10 +201,9 @@ class RelayAgent(Agent):
     async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:
         """Return the calls of the reply, none if it was cut: corrected by one more question where `repairs` says so."""
         calls = self._fitted(reply)
-        if not calls or not self.repairs:
-            return calls
-        await import_in_thread(CHECKS)
-        wrong = self._problems(reply, calls)
+        if calls and self.repairs:
+            await import_in_thread(CHECKS)
+        wrong = self._problems(reply, calls) if self.repairs else {}
         if not wrong:
             return calls
         again = self._reply(context.conversation)
