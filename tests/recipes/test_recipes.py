@@ -230,8 +230,7 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
     ),
     "A route": (
         Edit("routes/http/bell.py", "", ROUTE),
-        Edit("routes/server.py", "    *health.ROUTES,\n", "    *bell.ROUTES,\n    *health.ROUTES,\n"),
-        Edit("routes/server.py", "    attachments,\n", "    attachments,\n    bell,\n"),
+        Edit("routes/catalogue.py", '    "http.profiles",\n', '    "http.bell",\n    "http.profiles",\n'),
     ),
     "A lane": (
         Edit("routes/lanes/recipe/__init__.py", "", ""),
