@@ -197,15 +197,20 @@ class Reply:
 
     async def added(self, piece: Piece) -> Iterable[AgentEvent]:
         """Do the same, in a thread if a long call may be read again."""
-        if self._undecided > HEAVY or (type(piece) is Call and self.characters > HEAVY):
-            return await in_heavy_thread(lambda: list(self.add(piece)))
+        is_long = self._undecided > HEAVY and type(piece) is TextChunk
+        if is_long or (type(piece) is Call and self.characters > HEAVY):
+            return self._watched(await in_heavy_thread(lambda: list(Reply.add(self, piece))))
         return self.add(piece)
 
     async def ended(self) -> Iterable[AgentEvent]:
         """End the stream as `end` does, in a thread if the reply is long."""
         if self._parser is not None and self.characters > HEAVY:
-            return await in_heavy_thread(lambda: list(self.end()))
+            return self._watched(await in_heavy_thread(lambda: list(Reply.end(self))), ends=True)
         return self.end()
+
+    def _watched(self, events: Iterable[AgentEvent], *, ends: bool = False) -> Iterable[AgentEvent]:
+        """Return events as they are shown; what comes of them is recorded, which no thread may do."""
+        return events
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
