@@ -44,6 +44,10 @@ class RecentHistories:
         self._keep(session, messages, state.characters + (known.characters if known else 0))
         return replace(state, messages=messages)
 
+    def forget(self, session: str) -> None:
+        """Forget a session that is deleted."""
+        self._keep(session, (), 0)
+
     def _keep(self, session: str, messages: Sequence[Message], characters: int) -> None:
         if before := self._known.pop(session, None):
             self._characters -= before.characters

@@ -80,6 +80,15 @@ async def test_a_secret_that_came_later_is_hidden_in_what_was_known() -> None:
     assert (await read(histories, store))[0] == messages
 
 
+async def test_a_deleted_session_is_forgotten() -> None:
+    store = Stored(s=FIRST)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    await read(histories, store)
+    histories.forget("s")
+    histories.forget("other")
+    assert not histories._known and not histories._characters
+
+
 async def test_the_histories_used_last_are_kept_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(len(one.text) for one in FIRST)
     monkeypatch.setattr(recent_histories, "MOST_CHARACTERS", 2 * size)
