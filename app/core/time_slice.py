@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import lru_cache
 from time import perf_counter
 from typing import ClassVar, TypeVar
@@ -88,6 +88,12 @@ async def sliced(items: Iterable[T]) -> AsyncGenerator[T, None]:
     for item in items:
         yield item
         await time_slice.pause_if_over()
+
+
+async def sliced_map(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what the function returns for each; others get their turns between them."""
+    async with aclosing(sliced(items)) as each:
+        return [function(item) async for item in each]
 
 
 async def in_heavy_thread(function: Callable[[], R]) -> R:

@@ -148,7 +148,11 @@ async def test_what_becomes_a_secret_before_a_request_is_hidden_in_the_next_turn
             fitted = await view.fit(session, (), RoundPlan(), RunTotals())
             said += [Message("assistant", answer), Message("user", "Is it kept?", at=2.0 + at)]
     assert fitted is not None
-    assert [one.text for one in fitted.request.messages if one.role == "assistant"] == ["It is [redacted].", "Yes.", "Yes."]
+    assert [one.text for one in fitted.request.messages if one.role == "assistant"] == [
+        "It is [redacted].",
+        "Yes.",
+        "Yes.",
+    ]
 
 
 async def test_what_cannot_be_made_to_fit_is_named() -> None:

@@ -123,7 +123,7 @@ def test_a_check_of_many_branches_for_many_items_is_given_up(items: dict[str, An
     assert complaint is not None and "take too long to check" in complaint
 
 
-DEEP = [[number for number in range(9_000)]]
+DEEP = [list(range(9_000))]
 SLOW = "^(.*?,){3}P"  # of the third power: some milliseconds for each text, within the limit of one
 
 
