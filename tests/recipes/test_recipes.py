@@ -230,7 +230,7 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
     ),
     "A route": (
         Edit("routes/http/bell.py", "", ROUTE),
-        Edit("routes/catalogue.py", '    "http.attachments",\n', '    "http.attachments",\n    "http.bell",\n'),
+        Edit("routes/catalogue.py", '    "http.profiles",\n', '    "http.bell",\n    "http.profiles",\n'),
     ),
     "A lane": (
         Edit("routes/lanes/recipe/__init__.py", "", ""),

@@ -128,8 +128,8 @@ async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream
 
         async with listening(counted) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             async with client.stream("POST", path, json=request_body) as response:
-                async for block in response.aiter_text():
-                    text += block
+                async for block in response.aiter_bytes():
+                    text += block.decode()
                     for word, pause in zip(words, pauses, strict=True):
                         if word in text:
                             pause.event.set()
