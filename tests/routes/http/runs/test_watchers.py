@@ -22,7 +22,7 @@ from tests.support.server.serving import Served, listening, serving, until
 pytestmark = pytest.mark.anyio
 
 LONG_BODY = "x" * 100_000
-ASKED = [{"role": "user", "content": "x"}]
+MESSAGES = [{"role": "user", "content": "x"}]
 WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
 
 
@@ -132,8 +132,8 @@ async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> N
     [
         ("/chat", {"message": "x"}, "run.finished"),
         ("/chat", {"message": "x", "temporary": True}, "run.finished"),
-        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": ASKED, "stream": True}, "[DONE]"),
-        ("/v1/chat/completions", {"model": "scripted", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": MESSAGES, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "scripted", "messages": MESSAGES, "stream": True}, "[DONE]"),
         ("/v1/responses", {"model": "dragoman/agent", "input": "x", "stream": True}, "response.output_text.done"),
     ],
 )
