@@ -305,8 +305,11 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         totals = RunTotals()
         with totals.times.step(PROMPT):
-            loop, found = asyncio.get_running_loop(), self._bare_folders(principal)
-            home, persona, project = found or await loop.run_in_executor(READERS, self._read_folders, principal)
+            folders = self._bare_folders(principal)
+            if folders is None:
+                read = partial(self._read_folders, principal)
+                folders = await asyncio.get_running_loop().run_in_executor(READERS, read)
+            home, persona, project = folders
         own = await self.scratch_session(session)
         workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
