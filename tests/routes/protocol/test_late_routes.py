@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,7 +24,7 @@ from routes.lanes.error_shapes import BUILT_IN
 from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
 from routes.protocol.errors import ASCIIResponse, native_error
 from routes.protocol.route import Route
-from routes.server import create_server
+from routes.server import _Server, create_server
 from tests.support.server.serving import listening, serving
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,24 @@ async def test_an_import_that_fails_is_tried_again(tmp_path: Path, monkeypatch: 
         assert "GET /proof" in [route.row.name for route in await server.all_routes()]
     assert len(outboxes) == before + 1
     assert gc.get_freeze_count() <= frozen, "what is alive now may become garbage"
+
+
+async def test_a_worker_takes_connections_once_it_has_all_routes(tmp_path: Path) -> None:
+    """Later, they could be those of the next version, which is installed while it serves."""
+    named = list[str]()
+
+    class Parent:
+        def open(self, *_: object) -> None:
+            named.extend(route.row.name for route in app.routes if isinstance(route, ServedRoute))
+
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        app = create_server(served.services)
+        config = uvicorn.Config(app, lifespan="off", log_config=None)
+        config.load()
+        server = _Server(config, served.services, Parent())  # type: ignore[arg-type]
+        server.lifespan = config.lifespan_class(config)
+        await server.startup([])
+    assert {"POST /chat", "GET /sessions", "POST /v1/messages"} <= {*named}
 
 
 def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]:
