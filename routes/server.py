@@ -229,8 +229,6 @@ class _Server(uvicorn.Server):
         await self._announce()
         self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
         if self._channel:
-            app: Any = self.config.app
-            await app.all_routes()  # a worker lives on while the next version is installed, and must not import that
             self._channel.open(self._new_protocol, self._bury, self._leave)
 
     def _new_protocol(self) -> asyncio.Protocol:

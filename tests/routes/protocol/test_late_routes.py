@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
+import socket
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +26,8 @@ from routes.lanes.error_shapes import BUILT_IN
 from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
 from routes.protocol.errors import ASCIIResponse, native_error
 from routes.protocol.route import Route
-from routes.server import _Server, create_server
+from routes.server import create_server
+from tests import ROOT
 from tests.support.server.serving import listening, serving
 
 pytestmark = pytest.mark.anyio
@@ -77,22 +80,18 @@ async def test_an_import_that_fails_is_tried_again(tmp_path: Path, monkeypatch: 
     assert gc.get_freeze_count() <= frozen, "what is alive now may become garbage"
 
 
-async def test_a_worker_takes_connections_once_it_has_all_routes(tmp_path: Path) -> None:
+def test_a_worker_has_all_routes_from_its_start(tmp_path: Path) -> None:
     """Later, they could be those of the next version, which is installed while it serves."""
-    named = list[str]()
-
-    class Parent:
-        def open(self, *_: object) -> None:
-            named.extend(route.row.name for route in app.routes if isinstance(route, ServedRoute))
-
-    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
-        app = create_server(served.services)
-        config = uvicorn.Config(app, lifespan="off", log_config=None)
-        config.load()
-        server = _Server(config, served.services, Parent())  # type: ignore[arg-type]
-        server.lifespan = config.lifespan_class(config)
-        await server.startup([])
-    assert {"POST /chat", "GET /sessions", "POST /v1/messages"} <= {*named}
+    folders = ("--data-dir", str(tmp_path / "data"), "--workspace", str(tmp_path / "work"))
+    command = (sys.executable, "-X", "importtime", "-m", "routes.cli.main", "serve", "--as-worker", "1", "1", *folders)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_MODEL_URL": "scripted:"}
+    parent, worker = socket.socketpair()
+    parent.close()  # its end is the worker's
+    with worker:
+        ended = subprocess.run(
+            command, stdin=worker, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True
+        )
+    assert "routes.http.workspace.browsing" in ended.stderr
 
 
 def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]:
