@@ -89,7 +89,14 @@ def test_a_worker_has_all_routes_from_its_start(tmp_path: Path) -> None:
     parent.close()  # its end is the worker's
     with worker:
         ended = subprocess.run(
-            command, stdin=worker, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True
+            command,
+            stdin=worker.fileno(),
+            env=environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
         )
     assert "routes.http.workspace.browsing" in ended.stderr
 
