@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from app.storage.changes import StoreFailed
@@ -36,6 +37,22 @@ def workspace_of(root: Path, principal: Principal) -> Path:
             raise FolderUnsafe(message)
         make_folder(one, "workspace")
     return folder
+
+
+def made_workspace_of(root: Path, principal: Principal) -> Path | None:
+    """The same if it is there already: two looks, which do not block."""
+    if principal.role is Role.ADMIN:
+        return root
+    folder = root / PEOPLE / folder_name(principal)
+    return folder if all(one.is_dir() and not one.is_symlink() for one in (folder.parent, folder)) else None
+
+
+@lru_cache(16)
+def on_one_file_system(first: Path, second: Path) -> bool:
+    try:
+        return first.stat().st_dev == second.stat().st_dev
+    except OSError:
+        return False
 
 
 def folder_below(workspace: Path, name: str) -> OwnFolder:

@@ -1,4 +1,4 @@
-"""Cooperative yielding: a task that works through a stranger's bytes gives the event loop back after some milliseconds.
+"""Cooperative yielding: a task that works through untrusted bytes gives the event loop back after some milliseconds.
 
 A loop over data that is there already awaits nothing that waits, so every other request would stand still until its
 end: a megabyte that arrives at once, brackets without end, thousands of small objects.

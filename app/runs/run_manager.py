@@ -177,7 +177,8 @@ class RunManager:
         if limited := turn.asked or turn.budgeted:
             await self.ledger.check(principal, agent.budgets())
         session = turn.session or turn.new_session or f"ses_{token_hex(10)}"
-        async with self.peers.lock("session", session):  # it is not deleted meanwhile
+        is_known = turn.session or turn.new_session  # then it must not be deleted meanwhile
+        async with self.peers.lock("session", session) if is_known else nullcontext():
             if turn.session is not None:
                 await self._check_session(session, principal)
             others = await self._line.in_order(session) if turn.session else ()

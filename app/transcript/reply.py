@@ -196,17 +196,21 @@ class Reply:
         return [event for seen in found for event in self._see(seen, TEXT)]
 
     async def added(self, piece: Piece) -> Iterable[AgentEvent]:
-        """Do the same, in a thread if a long call may be read again; what else comes needs the event loop."""
-        again = {TextChunk: self.undecided, Call: self.characters}.get(type(piece), 0)
-        if again > HEAVY:
-            return await in_heavy_thread(lambda: list(self.add(piece)))
+        """Do the same, in a thread if a long call may be read again."""
+        is_long = self.undecided > HEAVY and type(piece) is TextChunk
+        if is_long or (type(piece) is Call and self.characters > HEAVY):
+            return self._watched(await in_heavy_thread(lambda: list(Reply.add(self, piece))))
         return self.add(piece)
 
     async def ended(self) -> Iterable[AgentEvent]:
         """End the stream as `end` does, in a thread if the reply is long."""
         if self._parser is not None and self.characters > HEAVY:
-            return await in_heavy_thread(lambda: list(self.end()))
+            return self._watched(await in_heavy_thread(lambda: list(Reply.end(self))), ends=True)
         return self.end()
+
+    def _watched(self, events: Iterable[AgentEvent], *, ends: bool = False) -> Iterable[AgentEvent]:
+        """Return events as they are shown; what comes of them is recorded, which no thread may do."""
+        return events
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:
