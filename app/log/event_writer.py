@@ -62,7 +62,7 @@ KEPT = 4  # events of a live run kept in memory; a watcher further behind reads 
 PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next, unless the store has its own
-PATIENCE_S = 0.003  # in which servers nearby answer; nobody sees it
+PATIENCE_S = 0.003  # in which servers nearby answer; too short to be noticed
 PATIENT = frozenset({RunStarted.type, RoundStarted.type})
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
@@ -180,7 +180,7 @@ class RunLog:
         self._drafts.open.update(drafts)
 
     async def after(self, watcher: Watcher) -> list[EventRow] | None:
-        """The events behind the watcher, at least one unless the log has ended; None if the store must be asked."""
+        """The events behind the watcher, at least one unless the log has ended; None if only the store has them."""
         while self.last_seq <= watcher.seq and not self.ended:
             await self.news(watcher)
         missing = max(0, self.last_seq - watcher.seq)
