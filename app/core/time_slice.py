@@ -10,13 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import lru_cache
 from time import perf_counter
 from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from app.core.log_context import log_context
+from tools.process.process_tree import run_shielded
 
 SLICE_S = 0.005
 CHARACTERS = 2048  # of text that is handled without a look at the clock
@@ -95,13 +95,7 @@ async def in_heavy_thread(function: Callable[[], R]) -> R:
     There is one thread for all such work, so that the loop has one rival. A cancelled caller waits until the function
     has ended, which may work on what the caller looks at then.
     """
-    work = asyncio.get_running_loop().run_in_executor(_heavy_thread(), function)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([work])
-        raise
+    return await run_shielded(asyncio.get_running_loop().run_in_executor(_heavy_thread(), function))
 
 
 @lru_cache(1)
