@@ -18,9 +18,11 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.middleware import Middleware
+from starlette.types import Scope
 
 from app.config.settings import Loaded, Settings
 from app.redaction.logs import log_as_json, log_as_text
+from app.replicas.peers import Peers
 from app.runs.composition.loop_watch import watched_loop
 from app.storage.changes import StoreFailed
 from app.storage.principals import in_use
@@ -59,6 +61,7 @@ from tools.sandbox.sandbox import NoSandbox, Unboxed
 GARBAGE = (10_000, 200, 5)
 UNBOXED = "Commands run without a sandbox: they can do whatever you can, and but for the allowed ones they ask first."
 
+STREAMS = ("/runs/", "/events", "/v1/responses/", "/ui-message-stream/")  # that clients return to
 WARM_UP_AFTER_S = 0.2  # the first probes of a new server come before
 # Clients reuse a connection that was idle for up to 5 s (httpx) or 4 s (Node.js): one that closes then fails a request.
 KEEP_ALIVE_S = 20
@@ -92,20 +95,28 @@ def create_server(services: Services, more_lanes: Sequence[Lane] = ()) -> Stream
     late = partial(_late_routes, services, more_lanes)
     server = StreamingApplication(routes=EARLY, late=late, middleware=layers, answer=answer)
     server.state.services = services
+    server.breaks_off = partial(_is_for_another, services.runs.peers)
     services.own_routes.server = server
     answer_for_metrics(services)
     server.state.attendance = Attendance()
     return server
 
 
+def _is_for_another(peers: Peers, scope: Scope) -> bool:
+    """Return True for a client that returns to a stream while the database does not answer this server.
+
+    A load balancer gives it to another one, and leaves this one alone for a while, when the connection breaks off.
+    """
+    return peers.left_s <= 0 and scope["method"] == "GET" and scope["path"].startswith(STREAMS)
+
+
 def _late_routes(services: Services, more_lanes: Sequence[Lane], server: StreamingApplication) -> Sequence[Route]:
     from routes.http.dashboard_state import Seen
     from routes.lanes.recorded_frames import RecordedFrames
 
+    routes = late_routes(more_lanes)  # it may fail, and is tried again then
     server.state.seen = Seen()
     services.runs.outboxes.append(RecordedFrames().of_run)  # no run of a lane can have begun before
-    routes = late_routes(more_lanes)
-    gc.freeze()  # modules stay, as those of the start do
     return routes
 
 

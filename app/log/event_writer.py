@@ -107,7 +107,7 @@ NO_LISTENERS = Listeners()
 
 
 class Watcher(Struct):
-    """A place in a log. Text that it waits for is offered to `write`, which must not raise; False: it did nothing."""
+    """A place in a log. Text that it waits for is offered to `write`; False: it did nothing."""
 
     seq: int
     write: Callable[[EventRow], bool] | None = None
@@ -253,10 +253,13 @@ class RunLog:
         for waiting, watcher in self._waiting.items():
             if waiting.done():
                 continue
-            if text and watcher and watcher.write and text.seq == watcher.seq + 1 and watcher.write(text):
-                watcher.seq = text.seq
-            else:
-                waiting.set_result(None)
+            try:
+                if text and watcher and watcher.write and text.seq == watcher.seq + 1 and watcher.write(text):
+                    watcher.seq = text.seq
+                else:
+                    waiting.set_result(None)
+            except Exception as error:  # noqa: BLE001 - one of three allowed: it ends one stream, and not the journal
+                waiting.set_exception(error)
 
     def refuse(self, failure: StoreFailed) -> None:
         """Take nothing more: the store refused, or another server goes on with the run."""

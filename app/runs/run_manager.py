@@ -456,6 +456,7 @@ class RunManager:
             async with self.documents.writing(session):  # else a person's edit might outlive its document
                 await self._store.delete_session(session)
                 self.documents.forget(session)
+            self._histories.forget(session)
             self.notifier.notify(principal.name)
             self.notifier.notify(session)
 

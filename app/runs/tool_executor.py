@@ -33,7 +33,7 @@ from app.core.attachments import image_event
 from app.core.events import AgentEvent, ApprovalRequired, ToolFinished
 from app.core.messages import AskedCall, unanswered
 from app.core.spans import as_fields
-from app.core.time_slice import in_heavy_thread
+from app.core.time_slice import TimeSlice, in_heavy_thread
 from app.policy.approvals import resolution_event
 from app.policy.call_rows import UNREADABLE, CallRequest, author_of, code_of, decide_call, quotation_refusal
 from app.policy.decision_facts import facts_of
@@ -126,8 +126,10 @@ class ToolExecutor(Struct):
 
     async def _prepare_schemas(self, calls: Iterable[AskedCall]) -> None:
         """Have long schemas read in a thread: what decides on a call waits for nothing, and finds them read."""
-        for name in {self._declared_name(call) for call in calls}:
-            tool = self.scope.toolbox.tool(name)
+        sliced = TimeSlice()
+        for call in {call.name: call for call in calls}.values():  # a look for each name takes a tenth of a millisecond
+            await sliced.pause_if_over()
+            tool = self.scope.toolbox.tool(self._declared_name(call))
             if tool and LONG_SCHEMA < len(json.dumps(tool.parameters)) <= LONGEST_CHECKED:
                 await in_heavy_thread(partial(schema_error, tool.parameters))
 

@@ -100,7 +100,12 @@ class _LateRoutes(routing.BaseRoute):
 
 
 class StreamingApplication(Starlette):
-    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again."""
+    """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again.
+
+    The connection of a request for which `breaks_off` is true gets no answer.
+    """
+
+    breaks_off: Callable[[Scope], bool] | None = None
 
     def __init__(
         self,
@@ -130,6 +135,9 @@ class StreamingApplication(Starlette):
         state = scope.setdefault("state", {})
         enter_request(Headers(scope=scope).get("x-request-id"))
         client = state.pop(CLIENT, None)  # refers to what refers to this scope
+        if client and self.breaks_off and self.breaks_off(scope):
+            client.break_off()
+            return
         await super().__call__(scope, receive, send)
         if stream := state.pop(STREAM, None):
             await stream.send_events(send, client)

@@ -10,10 +10,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tools.process.orphan_reaper import MARK
 
@@ -113,7 +113,7 @@ def _environment(pid: int) -> list[bytes]:
     return []
 
 
-async def run_shielded(work: Awaitable[Result]) -> Result:
+async def run_shielded(work: Coroutine[Any, Any, Result]) -> Result:
     """Await `work` to its end even when cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

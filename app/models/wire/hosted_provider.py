@@ -40,7 +40,7 @@ SERVER_LOST = ("model_down", "model_cut")  # codes of failures after which the s
 # With the other statuses, the message must mention tools (llama.cpp: 500, gateways: 404).
 BAD_REQUEST = (400, 422)
 OTHER_REFUSALS = (404, 500, 501)
-MANY = 400  # messages of a client, whose encoding takes milliseconds
+MANY = 100  # messages and calls of a client, whose encoding takes milliseconds
 T = TypeVar("T")
 NO_JSON = EncodedJSON("")  # of a part that a prompt has not
 BREAKPOINT = ',"cache_control":{"type":"ephemeral"}'  # of Anthropic's requests: it moves on with the conversation
@@ -55,7 +55,7 @@ class RequestDefaults(Struct, frozen=True):
 
 async def beside_loop(request: ModelRequest, encode: Callable[[], T]) -> T:
     """Encode the messages of a request, in a thread where a client has sent many."""
-    many = request.verbatim and len(request.messages) > MANY
+    many = request.verbatim and sum(1 + len(one.calls) for one in request.messages) > MANY
     return await asyncio.to_thread(encode) if many else encode()
 
 
@@ -205,7 +205,7 @@ class HostedProvider(BaseProvider, ABC):
         async with aclosing(read_pieces(response, reader, take_text)) as pieces:
             async for piece in pieces:
                 record.add(piece)
-                if isinstance(piece, Finished) and piece.reason not in CUT and wanted.is_ignored(record.text):
+                if isinstance(piece, Finished) and piece.reason not in CUT and await wanted.is_ignored(record.text):
                     self._parameters.ignore_format(wanted.response_format)
                 yield piece
 

@@ -187,9 +187,12 @@ class SharedRuns(RunManager):
         return super().watch(run, after, at) if run in self._live or run in self._unlisted else None
 
     async def _watched_elsewhere(self, run: str, after: int) -> AsyncGenerator[list[EventRow], None]:
-        """The events of a run, whichever server has it: by message as they become durable, else from the store."""
+        """The events of a run, whichever server has it: by message as they become durable, else from the store.
+
+        They end once this server has lost its lease: its database does not answer, and a reader asks another server.
+        """
         with self.replicas.following(run) as feed:
-            while True:
+            while self.replicas.left_s > 0:
                 if (stream := self._here(run, after)) is not None:  # taken over
                     async with aclosing(stream) as pages:
                         async for rows in pages:
@@ -199,8 +202,12 @@ class SharedRuns(RunManager):
                 row = None
                 rows = feed.take(after)
                 if not rows:
-                    row = await self._store.run(run)  # before its events: one that has ended has them all
-                    rows = [rest_after(one, after) for one in await self._store.events(run, after, PAGE)]
+                    try:
+                        async with asyncio.timeout(self.replicas.left_s):
+                            row = await self._store.run(run)  # before its events: one that has ended has them all
+                            rows = [rest_after(one, after) for one in await self._store.events(run, after, PAGE)]
+                    except TimeoutError:
+                        continue
                 if rows:
                     rows = page_of(rows)
                     after = rows[-1].seq

@@ -111,6 +111,30 @@ async def test_a_watcher_takes_the_event_that_it_waits_for_once_that_is_durable(
     await store.close()
 
 
+async def test_a_watcher_that_breaks_breaks_neither_the_journal_nor_the_others(tmp_path: Path) -> None:
+    store, taken = await opened(tmp_path), list[int]()
+
+    def broken(_: EventRow) -> bool:
+        raise KeyError("its own")
+
+    def take(row: EventRow) -> bool:
+        taken.append(row.seq)
+        return True
+
+    async with asyncio.timeout(30), EventWriter(store) as journal:
+        log = RunLog("r", journal, never)
+        breaking, watching = (asyncio.create_task(log.after(Watcher(0, write))) for write in (broken, take))
+        await asyncio.sleep(0)
+        for word in ("one", "two"):
+            log.add(TextDelta(word))
+            await journal.flush()
+        with pytest.raises(KeyError, match="its own"):
+            await breaking
+        assert taken == [1, 2] and not watching.done()
+        watching.cancel()
+    await store.close()
+
+
 async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) -> None:
     store = await gated(tmp_path)
     async with asyncio.timeout(30), EventWriter(store) as journal:

@@ -6,12 +6,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from app.core.events import TERMINAL
 from app.replicas.postgres.lease import ACTS, ENDED
 from tests.support.databases.database_link import database_link
 from tests.support.databases.postgres import Cluster, cluster
@@ -21,6 +22,7 @@ from tests.support.nightly import only_at_night
 from tests.support.replicas.clients import Load, Run, calling, clients, slowly
 from tests.support.replicas.nginx import needs_nginx
 from tests.support.replicas.servers import AGAIN_S, Balancer, Replica, Replicas, passed, three_replicas
+from tests.support.server.serving import events_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 LIMIT_S = 240
@@ -112,6 +114,30 @@ async def test_a_server_cut_off_from_its_database_stops_by_itself_and_comes_back
     load.check(tmp_path)
     assert load.ends == {"answered"}
     assert set(load.refusals) <= {(503, "storage_failed")}
+
+
+async def test_readers_of_a_server_that_is_cut_off_from_its_database_turn_to_another(
+    tmp_path: Path, postgres: Cluster
+) -> None:
+    """A client that returns there would wait for a minute, although the run goes on at another server."""
+    go_on = asyncio.Event()
+    async with asyncio.timeout(LIMIT_S), database_link(postgres.port) as link:
+        async with upstream(slowly(words_until(go_on), 0.1), chats=True) as model:
+            url = postgres.database()
+            each = [{}, {"DRAGOMAN_DATABASE_URL": link.url(url)}]
+            async with three_replicas(tmp_path, url, model.base_url, environ=HURRIED, each=each, count=2) as replicas:
+                owner, cut = replicas
+                begun = await owner.client.post("/chat", json={"message": "Go"}, headers={"prefer": "respond-async"})
+                path = f"/runs/{begun.json()['run']}/events"
+                async with cut.client.stream("GET", path) as response, aclosing(events_of(response)) as events:
+                    assert (await anext(events))["type"] == "run.started"
+                    link.cut()
+                    seen = [event async for event in events]
+                assert not [one for one in seen if one["type"] in TERMINAL]
+                with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
+                    await cut.client.get(path)
+                go_on.set()
+                assert "run.finished" in (await owner.client.get(path)).text
 
 
 async def test_runs_go_on_when_their_database_is_restarted_killed_or_ends_connections(tmp_path: Path) -> None:

@@ -74,12 +74,12 @@ async def learn_secret(served: Served, folder: Path, session: str) -> None:
 async def accept_project(served: Served, folder: Path, session: str) -> None:
     (folder / "work/AGENTS.md").write_text("Use tabs.")
     [file] = (await served.client.get("/project")).json()["files"]
-    wish = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}
-    assert (await served.client.post("/project", json=wish)).status_code == 200
+    body = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}
+    assert (await served.client.post("/project", json=body)).status_code == 200
 
 
 async def change_project(served: Served, folder: Path, session: str) -> None:
-    (folder / "work/AGENTS.md").write_text("Use tabs. Nobody has accepted this.")
+    (folder / "work/AGENTS.md").write_text("Use tabs. This is not accepted.")
 
 
 async def add_server(served: Served, folder: Path, session: str) -> None:
