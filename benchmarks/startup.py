@@ -88,13 +88,15 @@ def memory(*flags: str) -> list[tuple[str, float, float]]:
     with dragoman(*flags) as (port, process):
         time.sleep(WARM_S)
         note("idle", process)
-        for request in REQUESTS:
-            method, path = request.split()
+        for name in REQUESTS:
+            method, path = name.split()
             body = json.dumps({"message": "Hello"}).encode() if method == "POST" else None
-            asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"content-type": "application/json"})
-            with suppress(OSError), urllib.request.urlopen(asked, timeout=30) as answer:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}{path}", body, {"content-type": "application/json"}
+            )
+            with suppress(OSError), urllib.request.urlopen(request, timeout=30) as answer:
                 answer.read()
-            note(request, process)
+            note(name, process)
     return found
 
 

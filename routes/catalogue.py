@@ -90,5 +90,5 @@ def late_routes(more_lanes: Sequence[Lane] = ()) -> tuple[Route, ...]:
     from routes.lanes.catalogue import COMPACT, LANES
     from routes.lanes.serving import lane_routes
 
-    modules = [import_module(f"routes.{name}") for name in LATE]
+    modules = [import_module(f".{name}", __package__) for name in LATE]
     return *lane_routes([*LANES, COMPACT, *more_lanes]), *(row for module in modules for row in module.ROUTES)

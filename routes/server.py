@@ -114,10 +114,9 @@ def _late_routes(services: Services, more_lanes: Sequence[Lane], server: Streami
     from routes.http.dashboard_state import Seen
     from routes.lanes.recorded_frames import RecordedFrames
 
+    routes = late_routes(more_lanes)  # it may fail, and is tried again then
     server.state.seen = Seen()
     services.runs.outboxes.append(RecordedFrames().of_run)  # no run of a lane can have begun before
-    routes = late_routes(more_lanes)
-    gc.freeze()  # modules stay, as those of the start do
     return routes
 
 

@@ -249,7 +249,7 @@ class Toolbox:
                     yield update
         except ToolFailed as failure:
             result = Result(ok=False, text=str(failure), advice=failure.advice)
-        except Exception as error:  # noqa: BLE001 - one of two allowed: a tool that breaks must not end the run
+        except Exception as error:  # noqa: BLE001 - one of three allowed: a tool that breaks must not end the run
             _log.exception("the tool %s broke", call_name)
             result = _failed(f"{call_name} broke: {shortened(repr(error), 500)}.", OTHERWISE)
         yield result

@@ -6,6 +6,7 @@ import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +40,22 @@ def workspace_of(root: Path, principal: Principal) -> Path:
             raise FolderUnsafe(message)
         make_folder(one, "workspace")
     return folder
+
+
+def made_workspace_of(root: Path, principal: Principal) -> Path | None:
+    """The same if it is there already: two looks, which do not block."""
+    if principal.role is Role.ADMIN:
+        return root
+    folder = root / PEOPLE / folder_name(principal)
+    return folder if all(one.is_dir() and not one.is_symlink() for one in (folder.parent, folder)) else None
+
+
+@lru_cache(16)
+def on_one_file_system(first: Path, second: Path) -> bool:
+    try:
+        return first.stat().st_dev == second.stat().st_dev
+    except OSError:
+        return False
 
 
 def folder_below(workspace: Path, name: str) -> OwnFolder:

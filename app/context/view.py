@@ -276,7 +276,7 @@ class View(_OfModel):
         if compacted and not (rows and rows[-1].upto > compacted.start):
             if compacted.secrets != conversation.redactor.secrets:
                 compacted.kept, compacted.summary = redacted(compacted.kept), redacted(compacted.summary)
-                compacted.secrets = conversation.redactor.secrets
+                compacted.secrets = conversation.secrets  # those of messages that are yet to come
             return compacted
         return self.histories.keep(session, from_summary(redacted(rows[-1])) if rows else CompactedHistory())
 

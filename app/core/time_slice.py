@@ -1,4 +1,4 @@
-"""Cooperative yielding: a task that works through a stranger's bytes gives the event loop back after some milliseconds.
+"""Cooperative yielding: a task that works through untrusted bytes gives the event loop back after some milliseconds.
 
 A loop over data that is there already awaits nothing that waits, so every other request would stand still until its
 end: a megabyte that arrives at once, brackets without end, thousands of small objects.
@@ -10,11 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import lru_cache
 from time import perf_counter
 from typing import ClassVar, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from app.core.log_context import log_context
 
@@ -54,6 +54,7 @@ class Turns:
     _loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
+        self.heavy = WeakValueDictionary[str, asyncio.Lock]()  # by principal
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by principal, the next one first
 
     @classmethod
@@ -89,19 +90,28 @@ async def sliced(items: Iterable[T]) -> AsyncGenerator[T, None]:
         await time_slice.pause_if_over()
 
 
+async def sliced_map(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return what the function returns for each; others get their turns between them."""
+    async with aclosing(sliced(items)) as each:
+        return [function(item) async for item in each]
+
+
 async def in_heavy_thread(function: Callable[[], R]) -> R:
     """Return what the function returns: work that cannot be divided, while the loop gets the interpreter in turns.
 
-    There is one thread for all such work, so that the loop has one rival. A cancelled caller waits until the function
-    has ended, which may work on what the caller looks at then.
+    There is one thread for all such work, so that the loop has one rival; one work of each principal waits for it. A
+    cancelled caller waits until a function that has begun has ended: it may work on what the caller looks at then.
     """
-    work = asyncio.get_running_loop().run_in_executor(_heavy_thread(), function)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([work])
-        raise
+    async with Turns.of_loop().heavy.setdefault(log_context().principal, asyncio.Lock()):
+        job = _heavy_thread().submit(function)
+        work = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
+            raise
 
 
 @lru_cache(1)

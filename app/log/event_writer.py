@@ -13,6 +13,8 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 - `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
   the store. One that waits for text writes it there and then (`Watcher`): no task has to be woken.
 - Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
+- What begins a run or a round waits PATIENCE_S for the answer's first text, and leaves with it: one transaction, one
+  piece for each watcher. All other events leave at once.
 - If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
   nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
   (StartsPaused) gets each log in a transaction of its own. A log whose run another server owns by now is abandoned.
@@ -38,6 +40,7 @@ from app.core.events import (
     ApprovalResolved,
     Delta,
     Encoded,
+    RoundStarted,
     RunFailed,
     RunStarted,
     TextDelta,
@@ -59,6 +62,8 @@ KEPT = 4  # events of a live run kept in memory; a watcher further behind reads 
 PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next, unless the store has its own
+PATIENCE_S = 0.003  # in which servers nearby answer; nobody sees it
+PATIENT = frozenset({RunStarted.type, RoundStarted.type})
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
 
@@ -80,7 +85,7 @@ class LogWriter(Protocol):
 
     def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners) -> RunLog: ...
 
-    def announce(self, log: RunLog) -> None: ...
+    def announce(self, log: RunLog, *, hurries: bool = True) -> None: ...
 
     async def flush(self) -> None: ...
 
@@ -103,7 +108,7 @@ NO_LISTENERS = Listeners()
 
 
 class Watcher(Struct):
-    """A place in a log. Text that it waits for is offered to `write`, which must not raise; False: it did nothing."""
+    """A place in a log. Text that it waits for is offered to `write`; False: it did nothing."""
 
     seq: int
     write: Callable[[EventRow], bool] | None = None
@@ -147,7 +152,7 @@ class RunLog:
                 self._pending += parted(redacted)
             else:
                 self._add_whole(redacted)
-        self._journal.announce(self)
+        self._journal.announce(self, hurries=event.type not in PATIENT)
 
     def _add_whole(self, event: AgentEvent) -> None:
         data, redactor = encode(event), self._journal.redactor
@@ -167,7 +172,7 @@ class RunLog:
     def put(self, change: Change) -> None:
         """A change that is lost with the log if the store refuses it."""
         self._changes.append(redacted_row(change, self._journal.redactor))
-        self._journal.announce(self)
+        self._journal.announce(self, hurries=False)
 
     def go_on(self, last_seq: int, drafts: Mapping[str, str]) -> None:
         """Go on with the log of an earlier server, where documents (by their calls) were being written."""
@@ -249,10 +254,13 @@ class RunLog:
         for waiting, watcher in self._waiting.items():
             if waiting.done():
                 continue
-            if text and watcher and watcher.write and text.seq == watcher.seq + 1 and watcher.write(text):
-                watcher.seq = text.seq
-            else:
-                waiting.set_result(None)
+            try:
+                if text and watcher and watcher.write and text.seq == watcher.seq + 1 and watcher.write(text):
+                    watcher.seq = text.seq
+                else:
+                    waiting.set_result(None)
+            except Exception as error:  # noqa: BLE001 - one of three allowed: it ends one stream, and not the journal
+                waiting.set_exception(error)
 
     def refuse(self, failure: StoreFailed) -> None:
         """Take nothing more: the store refused, or another server goes on with the run."""
@@ -293,18 +301,19 @@ def observer_of(row: RunRow, observers: Observers, *, unlisted: bool) -> Observe
 class _Batch(Struct):
     changes: list[Change] = field(default_factory=list)
     logs: dict[RunLog, None] = field(default_factory=dict)
-    done: asyncio.Future[None] | None = None  # for the callers of `flush`
+    hurries: bool = False
+    waits: bool = False  # for PATIENCE_S at most
+    flushed: list[asyncio.Future[StoreFailed | None]] = field(default_factory=list)  # one for each caller of `flush`
     failure: StoreFailed | None = None
 
     def refuse(self, failure: StoreFailed) -> None:
         self.failure = failure
-        if self.done:
-            self.done.set_exception(failure)
-            self.done.exception()  # the callers of `flush` see it, if they have not left
+        self.finish()
 
     def finish(self) -> None:
-        if self.done and not self.done.done():
-            self.done.set_result(None)
+        for flushed in self.flushed:
+            if not flushed.done():
+                flushed.set_result(self.failure)
 
 
 Taken = tuple[RunLog, list[Change], list[EventRow]]
@@ -355,18 +364,28 @@ class EventWriter:
         return RunLog(run, self, on_failure, listeners)
 
     def put(self, change: Change) -> None:
-        (self._next or self._batch()).changes.append(redacted_row(change, self.redactor))
+        batch = self._next or self._batch()
+        batch.changes.append(redacted_row(change, self.redactor))
         self.backlog += 1
+        self._hurry(batch)
 
-    def announce(self, log: RunLog) -> None:
-        (self._next or self._batch()).logs[log] = None
+    def announce(self, log: RunLog, *, hurries: bool = True) -> None:
+        batch = self._next or self._batch()
+        batch.logs[log] = None
         self.backlog += 1
+        if hurries:
+            self._hurry(batch)
+        elif not (batch.hurries or batch.waits):
+            batch.waits = True
+            asyncio.get_running_loop().call_later(PATIENCE_S, self._hurry, batch)
 
     async def flush(self) -> None:
         """Wait until everything put so far is durable. Raises StoreFailed."""
-        batch = self._batch()
-        batch.done = batch.done or asyncio.get_running_loop().create_future()
-        await asyncio.shield(batch.done)
+        batch, flushed = self._batch(), asyncio.get_running_loop().create_future()
+        batch.flushed.append(flushed)
+        self._hurry(batch)
+        if failure := await flushed:
+            raise failure
 
     def drop(self, failure: StoreFailed) -> None:
         """Refuse all that waits for the next write."""
@@ -389,14 +408,18 @@ class EventWriter:
     def _batch(self) -> _Batch:
         if self._next is None:
             self._next = _Batch()
-            if self._ready and not self._ready.done():
-                self._ready.set_result(None)
         return self._next
+
+    def _hurry(self, batch: _Batch) -> None:
+        """Have a batch written, unless it has been."""
+        if not batch.hurries and batch is self._next and self._ready and not self._ready.done():
+            self._ready.set_result(None)
+        batch.hurries = True
 
     async def _write_forever(self) -> None:
         written = -math.inf
         while True:
-            if self._next is None:
+            if self._next is None or not self._next.hurries:
                 self._ready = asyncio.get_running_loop().create_future()
                 await self._ready
             if (left_s := written + self._spacing_s - time.monotonic()) > 0:

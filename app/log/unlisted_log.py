@@ -99,7 +99,7 @@ class UnlistedWriter:
         self._logs.append(log := UnlistedLog(run, self, on_failure, listeners))
         return log
 
-    def announce(self, log: RunLog) -> None:
+    def announce(self, log: RunLog, *, hurries: bool = True) -> None:
         log.wake()
 
     async def flush(self) -> None:

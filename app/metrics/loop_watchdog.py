@@ -143,8 +143,8 @@ class LoopWatchdog:
 
 def callback_of(frame: FrameType) -> FrameType:
     """Return the frame of the callback of the loop that this one is in: the same as long as it runs."""
-    while frame.f_back and frame.f_back.f_code not in LOOP_CODE:
-        frame = frame.f_back
+    while (caller := frame.f_back) and caller.f_code not in LOOP_CODE:  # read once: it goes on running meanwhile
+        frame = caller
     return frame
 
 

@@ -106,8 +106,12 @@ class Gate(Struct):
             self.taint()
 
     def weigh(self, evidence: Evidence | Weighed) -> None:
-        """Decide by value, with this evidence."""
+        """Decide by value, with this evidence, on which the list of tools does not depend."""
+        known = self._offered if self.policy.weighs and self._offered else None
+        is_current = known is not None and known[1] == self._rules()
         self.policy = replace(self.policy, weighs=True, evidence=evidence)
+        if known and is_current:
+            self._offered = known[0], self._rules(), known[2]
 
     def disable(self, patterns: Iterable[str]) -> None:
         """Set the tools that are disabled in the session."""

@@ -7,7 +7,7 @@ asked, it is refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -238,16 +238,19 @@ class WatchedReply(Reply):
         self._news = news
         self._redacted_events = RedactedEvents(canary)
 
-    def add(self, piece: Piece) -> Iterator[AgentEvent]:
-        for event in super().add(piece):
-            yield from self._redacted_events.add(event)
-            yield from self._news()
+    def add(self, piece: Piece) -> Iterable[AgentEvent]:
+        return self._watched(super().add(piece))
 
     def end(self) -> Iterator[AgentEvent]:
-        for event in super().end():
+        yield from self._watched(super().end(), ends=True)
+
+    def _watched(self, events: Iterable[AgentEvent], *, ends: bool = False) -> Iterator[AgentEvent]:
+        for event in events:
             yield from self._redacted_events.add(event)
-        yield from self._redacted_events.end()
-        yield from self._news()
+            yield from self._news()
+        if ends:
+            yield from self._redacted_events.end()
+            yield from self._news()
 
     @property
     def shown(self) -> str:

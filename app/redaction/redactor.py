@@ -226,7 +226,7 @@ _NO_VALUES = frozenset((str, bool, float, type(None)))  # which have been taken,
 
 def texts_in(value: object) -> str:
     """All texts of a value, in lines: one search finds out that no secret is in any, as none contains a line end."""
-    texts, groups = list[str](), list[Iterable[Any]]([(value,)])
+    texts, groups = list[str](), list[Iterable[Any]]([astuple(value) if isinstance(value, Struct) else (value,)])
     for group in groups:  # which grows by what is inside
         texts += [one for one in group if type(one) is str]  # most are, or are nothing
         for one in group:

@@ -25,7 +25,7 @@ class ReplayWriter:
     def open_log(self, run: str, on_failure: Callable[[], None], listeners: Listeners = NO_LISTENERS) -> RunLog:
         return RunLog(run, self, on_failure, listeners)
 
-    def announce(self, log: RunLog) -> None:
+    def announce(self, log: RunLog, *, hurries: bool = True) -> None:
         """There are no watchers."""
 
     async def flush(self) -> None:

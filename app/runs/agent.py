@@ -41,6 +41,7 @@ from app.core.provider import (
     TokenUsage,
     name_of,
 )
+from app.core.time_slice import HEAVY
 from app.documents.news import news_of
 from app.labels.consent import clear_request
 from app.models.wire.client_history import settled
@@ -445,7 +446,8 @@ class Agent(Struct):
             return None
 
         def take_text(piece: TextPiece) -> bool:
-            if sink.full or not metered_request.has_room(len(piece.text)) or reply.begins_too_often:
+            must_wait = sink.full or reply.undecided > HEAVY or not metered_request.has_room(len(piece.text))
+            if must_wait or reply.begins_too_often:
                 return False
             for event in self._corrected(reply.add(piece)):
                 context.emit_now(event, sink)

@@ -7,13 +7,15 @@ background job.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from app.budget.run_budget import RunBudget
 from app.budget.side_query import SideQuery
@@ -21,7 +23,7 @@ from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
 from app.checkpoints.scratch import GONE, ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
-from app.config.folders import FolderGone, folder_below, workspace_of
+from app.config.folders import FolderGone, folder_below, made_workspace_of, on_one_file_system, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
@@ -29,7 +31,7 @@ from app.context.history_search import HistorySearch
 from app.context.lesson import Lesson
 from app.context.persona import PERSONAS, Persona, persona_in
 from app.context.project_files import ProjectContext, ProjectFiles, notices_of
-from app.context.prompt import PLAN_FIRST, READ_ONLY
+from app.context.prompt import NO_PERSONA, PLAN_FIRST, READ_ONLY
 from app.context.run_rules import RunFacts, sandbox_facts
 from app.context.server_notes import LEAST_WINDOW
 from app.context.view import Opening, RelayView, View
@@ -91,7 +93,6 @@ from app.storage.principals import Principal, folder_name
 from app.storage.store import Store
 from app.transcript.run_totals import RunTotals
 from app.transcript.timings import PROMPT
-from tools.base.reading_thread import read_in_thread
 from tools.base.rights import Role
 from tools.builtin.web_search import NOT_CONFIGURED
 from tools.catalogue import READ_SKILL, SUBMIT_PLAN, WEB_SEARCH
@@ -101,6 +102,8 @@ from tools.sandbox.sandbox import WAYS_OUT, NoSandbox, Sandbox, secrets_refusal
 from tools.tool import NO_TOOLS, Context, Tool, ToolList
 from tools.toolbox import Refuse, Toolbox
 
+READERS = ThreadPoolExecutor(2, "reads")  # for short reads alone, as every request may need them
+NO_PROJECT = ProjectContext()
 LACKING: Mapping[str, str] = MappingProxyType({WEB_SEARCH.name: NOT_CONFIGURED})
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
@@ -302,7 +305,11 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         totals = RunTotals()
         with totals.times.step(PROMPT):
-            home, persona, project = await read_in_thread(self._read_folders, principal)
+            folders = self._bare_folders(principal)
+            if folders is None:
+                read = partial(self._read_folders, principal)
+                folders = await asyncio.get_running_loop().run_in_executor(READERS, read)
+            home, persona, project = folders
         own = await self.scratch_session(session)
         workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
@@ -536,7 +543,7 @@ class RunFactory(Struct, kw_only=True):
             scope,
             ToolExecutor(scope),
             RelayView(route, parameters, options.inactivity_s, read),
-            LimitEnforcer(self.limits(options.model_copy(update={"max_rounds": 1}))),
+            LimitEnforcer(structs.replace(self.limits(options), rounds=1)),
             new_id=recorder.draw_id if recorder else new_call_id,
             parameters=parameters,
             repairs=self.settings.relay_repair,
@@ -560,6 +567,17 @@ class RunFactory(Struct, kw_only=True):
     def limits(self, options: RunOptions) -> Limits:
         """The limits of a run: those of its request, else those of the settings."""
         return limits_of(self.settings, options)
+
+    def _bare_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext] | None:
+        """The same where no file has to be read for it, as in most workspaces: a thread takes ten times the time.
+
+        The event loop looks at no other file system than that to which it commits: one of a network may hang.
+        """
+        root, data_dir = self.settings.workspace, self.settings.data_dir
+        workspace = made_workspace_of(root, principal) if on_one_file_system(root, data_dir) else None
+        if workspace is None or os.path.lexists(f"{data_dir}/{PERSONAS}/{folder_name(principal)}"):
+            return None
+        return (workspace, NO_PERSONA, NO_PROJECT) if self.project.is_bare(workspace, data_dir) else None
 
     def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:
         """Return the principal's workspace, and the texts that a prompt includes of files. Blocks.

@@ -177,7 +177,8 @@ class RunManager:
         if limited := turn.asked or turn.budgeted:
             await self.ledger.check(principal, agent.budgets())
         session = turn.session or turn.new_session or f"ses_{token_hex(10)}"
-        async with self.peers.lock("session", session):  # it is not deleted meanwhile
+        is_known = turn.session or turn.new_session  # then it must not be deleted meanwhile
+        async with self.peers.lock("session", session) if is_known else nullcontext():
             if turn.session is not None:
                 await self._check_session(session, principal)
             others = await self._line.in_order(session) if turn.session else ()
@@ -455,6 +456,7 @@ class RunManager:
             async with self.documents.writing(session):  # else a person's edit might outlive its document
                 await self._store.delete_session(session)
                 self.documents.forget(session)
+            self._histories.forget(session)
             self.notifier.notify(principal.name)
             self.notifier.notify(session)
 

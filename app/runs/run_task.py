@@ -327,10 +327,12 @@ class RunTask:
     async def _begin_turn(self, conversation: Conversation, turn: RunRequest) -> None:
         if turn.notice:
             self.log.add(turn.notice)
+        if not turn.history:
+            return
         async with aclosing(sliced(self.agent.imported(turn.history))) as messages:
             async for message in messages:  # results of tools that ran elsewhere are untrusted
                 conversation.append(replace(message, untrusted=True) if message.role == "tool" else message)
-        if turn.history and not turn.has_message:
+        if not turn.has_message:
             conversation.begins = _last_turn(turn.history)
 
     async def _iterate(self, conversation: Conversation) -> AgentEvent | None:

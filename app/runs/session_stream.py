@@ -34,7 +34,7 @@ Followed = Asked | Sequence[EventRow]
 
 
 class Position(Struct):
-    """The last event that was told of a session: `seq` 0 is what the run was asked for. `over`: the run has ended.
+    """The last event of a session that was sent: `seq` 0 is the run's request. `over`: the run has ended.
 
     Without a run it is before the first one.
     """

@@ -70,6 +70,7 @@ class Conversation:
         self._keep = keep
         self._clock = clock
         self.redactor = redactor
+        self.secrets = redactor.secrets  # how many there were when the messages were redacted
         self.logged_starts: Collection[str] = ()  # calls that the server before had started
         self.goes_on = False  # the run under way ends here, and the next server goes on with it
         self.drafts = DocumentDrafts(run)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.core.messages import Message
+from app.core.time_slice import sliced_map
 from app.redaction.redactor import Redactor
 from app.storage.sessions import SessionState, SessionStore
 
@@ -40,9 +41,16 @@ class RecentHistories:
         if known and (known.secrets != self._redactor.secrets or state.messages[:1] != known.messages[-1:]):
             known, state = None, await self._store.session_state(session)
         new = state.messages[1:] if known else state.messages
-        messages = [*(known.messages if known else ()), *map(self._redactor.redact_value, new)]
+        secrets = self._redactor.secrets
+        messages = [*(known.messages if known else ()), *await sliced_map(self._redactor.redact_value, new)]
+        if secrets != self._redactor.secrets:  # meanwhile
+            return await self.state(session)
         self._keep(session, messages, state.characters + (known.characters if known else 0))
         return replace(state, messages=messages)
+
+    def forget(self, session: str) -> None:
+        """Forget a session that is deleted."""
+        self._keep(session, (), 0)
 
     def _keep(self, session: str, messages: Sequence[Message], characters: int) -> None:
         if before := self._known.pop(session, None):

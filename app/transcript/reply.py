@@ -123,7 +123,7 @@ class Reply:
         self.stopped: str | None = None
         self.tape: Tape | None = None  # of a run that is recorded
         self.characters = 0  # that the model wrote: text, thoughts and native calls
-        self._undecided = 0  # about as many of its text may be a call, and are read again at its end
+        self.undecided = 0  # about as many of its text may be a call, and are read again at its end
         self.doubts_text = False  # as TextCalls.DOUBTED says
         self.changed: list[str] = []  # why the model will not read all of it as it wrote it
         self._text = ReplyText()
@@ -191,21 +191,26 @@ class Reply:
             words = text if str.__eq__(shown, text) else shown.text  # as a rule the same string is kept twice
             written.shown.write(words)
             return (TextDelta(words),)
-        is_decided = any(isinstance(seen, Text | Call | BadCall) for seen in found)
-        self._undecided = 0 if is_decided else self._undecided + len(text)
+        is_decided = any(isinstance(seen, Text | Thought | Call | BadCall) for seen in found)
+        self.undecided = 0 if is_decided else self.undecided + len(text)
         return [event for seen in found for event in self._see(seen, TEXT)]
 
     async def added(self, piece: Piece) -> Iterable[AgentEvent]:
         """Do the same, in a thread if a long call may be read again."""
-        if self._undecided > HEAVY or (type(piece) is Call and self.characters > HEAVY):
-            return await in_heavy_thread(lambda: list(self.add(piece)))
+        is_long = self.undecided > HEAVY and type(piece) is TextChunk
+        if is_long or (type(piece) is Call and self.characters > HEAVY):
+            return self._watched(await in_heavy_thread(lambda: list(Reply.add(self, piece))))
         return self.add(piece)
 
     async def ended(self) -> Iterable[AgentEvent]:
         """End the stream as `end` does, in a thread if the reply is long."""
         if self._parser is not None and self.characters > HEAVY:
-            return await in_heavy_thread(lambda: list(self.end()))
+            return self._watched(await in_heavy_thread(lambda: list(Reply.end(self))), ends=True)
         return self.end()
+
+    def _watched(self, events: Iterable[AgentEvent], *, ends: bool = False) -> Iterable[AgentEvent]:
+        """Return events as they are shown; what comes of them is recorded, which no thread may do."""
+        return events
 
     def _add_other(self, piece: Piece) -> Iterator[AgentEvent]:
         match piece:

@@ -112,10 +112,10 @@ async def many(server: Server, name: str, count: int, begin: Callable[[], Awaita
 
 async def approvals(server: Server) -> None:
     async def begin() -> None:
-        text = await server.answer("POST", "/chat", asked, "prefer: respond-async\r\n")
+        text = await server.answer("POST", "/chat", body, "prefer: respond-async\r\n")
         assert " 202 " in text, text[:500]
 
-    asked = {"message": FILE.marker, "approval": "ask"}
+    body = {"message": FILE.marker, "approval": "ask"}
     await many(server, "runs that wait for an approval", APPROVALS, begin)
     waiting = json.loads((await server.answer("GET", "/approvals")).partition("\r\n\r\n")[2])
     print(f"  {len(waiting.get('approvals', waiting)):,} of them are listed")
@@ -136,8 +136,8 @@ async def run_readers(server: Server) -> None:
         assert b" 200 " in await reader.readline()
         await reader.readuntil(b"approval.required")
 
-    asked = {"message": FILE.marker, "approval": "ask"}
-    text = await server.answer("POST", "/chat", asked, "prefer: respond-async\r\n")
+    body = {"message": FILE.marker, "approval": "ask"}
+    text = await server.answer("POST", "/chat", body, "prefer: respond-async\r\n")
     run = text.partition("x-run-id: ")[2].partition("\r\n")[0]
     await many(server, "readers of GET /runs/{id}/events", READERS, begin)
 

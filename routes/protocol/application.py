@@ -102,7 +102,7 @@ class _LateRoutes(routing.BaseRoute):
 class StreamingApplication(Starlette):
     """Sends a stream itself, when all layers have returned: no event passes them, and their memory is free again.
 
-    `breaks_off` says which requests it leaves without an answer.
+    The connection of a request for which `breaks_off` is true gets no answer.
     """
 
     breaks_off: Callable[[Scope], bool] | None = None

@@ -109,8 +109,13 @@ class Client:
         is_open = not (cycle.response_complete or cycle.disconnected)
         return is_open and not cycle.flow.write_paused and cycle.chunked_encoding is True
 
-    def write(self, part: bytes) -> None:
-        """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one."""
+    def keep_awake(self, part: bytes) -> None:
+        """Do what `send` would, unless it would wait. An empty part lets go a head that waits for one.
+
+        A long body, or a request behind this one, has paused reading, without which no end of the connection is seen.
+        """
+        if not self.has_left:
+            self._cycle.flow.resume_reading()
         if self._takes:
             self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if part else b"")
 
@@ -236,7 +241,7 @@ class EventStreamResponse(Response):
         self._keep_awake(client, b"")
 
     def _keep_awake(self, client: Client, part: bytes = PING) -> None:
-        client.write(part)  # where it would wait, much is to be sent anyway
+        client.keep_awake(part)  # where it would wait, much is to be sent anyway
         self._timer = asyncio.get_running_loop().call_later(self.ping_s, self._keep_awake, client)
 
     async def _end_early(self, send: Send, *, left: bool) -> None:

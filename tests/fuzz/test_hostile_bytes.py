@@ -41,11 +41,11 @@ def work() -> float:
     return 1000 * (time.thread_time() - began)
 
 
-def relayed(model: str, asked: list[dict[str, Any]], properties: int = 0) -> Case:
+def relayed(model: str, turns: list[dict[str, Any]], properties: int = 0) -> Case:
     names = {f"p{number}": {"type": "string"} for number in range(properties)}
     tool = {"name": "look", "parameters": {"type": "object", "properties": names}}
     user = {"role": "user", "content": "x"}
-    body = {"model": model, "messages": [user, *asked, user], "tools": [{"type": "function", "function": tool}]}
+    body = {"model": model, "messages": [user, *turns, user], "tools": [{"type": "function", "function": tool}]}
     return Case("lanes", dumped(body | {"stream": True}), {"lane": "/v1/chat/completions"})
 
 

@@ -230,8 +230,7 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
     ),
     "A route": (
         Edit("routes/http/bell.py", "", ROUTE),
-        Edit("routes/server.py", "    *health.ROUTES,\n", "    *bell.ROUTES,\n    *health.ROUTES,\n"),
-        Edit("routes/server.py", "    attachments,\n", "    attachments,\n    bell,\n"),
+        Edit("routes/catalogue.py", '    "http.profiles",\n', '    "http.bell",\n    "http.profiles",\n'),
     ),
     "A lane": (
         Edit("routes/lanes/recipe/__init__.py", "", ""),
@@ -244,6 +243,11 @@ RECIPES: dict[str, tuple[Edit, ...]] = {
             "from routes.lanes.recipe.request import read_request as read_recipe\n"
             "from routes.lanes.recipe.stream import RecipeEncoder\n"
             "from routes.lanes.responses.compaction",
+        ),
+        Edit(
+            "routes/lanes/error_shapes.py",
+            '"/v1/messages": anthropic',
+            '"/recipe": plain_error, "/v1/messages": anthropic',
         ),
     ),
     "A notification channel": (
@@ -310,6 +314,7 @@ COMMANDS = (
         *("tests/parsing/test_cases.py", "tests/parsing/test_table.py"),
         "tests/app/models/test_model_choice.py::test_every_wire_format_has_its_row",
         *("tests/routes/lanes/test_lanes_golden.py", "tests/app/notifications/test_channels.py"),
+        "tests/routes/protocol/test_late_routes.py::test_errors_of_lanes_have_their_shape_before_they_are_imported",
         "tests/routes/access/test_isolation.py::test_the_table_has_every_route_and_no_other",
         *(f"tests/routes/openapi/test_openapi.py::{name}" for name in OF_DOCUMENT),
         *(f"tests/routes/http/runs/test_golden.py::test_a_story_gives_its_recorded_log[{name}]" for name in RECORDED),

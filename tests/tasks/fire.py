@@ -74,23 +74,23 @@ async def _burn(folder: Path, postgres: Cluster, starter: Executor, options: arg
     outcome, mcp = Outcome(), TaskServer(ERAS[0])
     (folder / "fire.toml").write_text(CONFIG)
     flags = (*FLAGS, "--config", str(folder / "fire.toml"), "--mcp-config", str(mcp.listed_in(folder)))
-    async with mcp.started() as asked, model_server(PAUSE_S) as model:
+    async with mcp.started() as requests, model_server(PAUSE_S) as model:
         async with stage(folder, postgres, old, (*flags, "--model-url", model), ENVIRON) as made:
             load, ticking = Load(made, folder), asyncio.create_task(_tick(outcome))
             outcome.watches = load.watches
             await _raging(Fire(made, LEASE_S, starter), load, options, outcome)
             await _check_ends(made, load, outcome)
             ticking.cancel()
-            outcome.wrong += await faults_of_effects(folder, asked)
+            outcome.wrong += await faults_of_effects(folder, requests)
     outcome.wrong += [_told(one) for one in outcome.watches if one.is_wrong]
     outcome.wrong += [f"{one.who} did not end after SIGTERM" for one in outcome.faults if one.took_s >= ENDS_S]
     return outcome
 
 
 def _told(one: Watch) -> str:
-    words = f"{one.end or 'no end'}, lost {one.lost}, doubled {one.doubled}, last {one.heard.last} {one.why}"
+    words = f"{one.end or 'no end'}, lost {one.lost}, doubled {one.doubled}, last {one.received.last} {one.why}"
     servers = "new" if one.new else "mixed"
-    return f"{one.kind} over {one.lane} ({servers} servers, {one.heard.id}, {one.heard.run}): {words}"
+    return f"{one.kind} over {one.lane} ({servers} servers, {one.received.id}, {one.received.run}): {words}"
 
 
 async def _raging(fire: Fire, load: Load, options: argparse.Namespace, outcome: Outcome) -> None:

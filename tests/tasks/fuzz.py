@@ -52,8 +52,8 @@ async def smaller(made: Site, door: Door, case: Case, verdict: Verdict) -> Case:
 
 def line(door: Door, seed: int, verdict: Verdict, case: Case) -> str:
     sizes = f"{len(case.body) >> 10} KB, +{verdict.grown >> 20} MB"
-    said = f"{door.name}/{seed}: {verdict.cpu_ms:.0f} ms CPU, waited {verdict.wait_ms:.0f} ms, {sizes}, {case.how}"
-    return f"{said} {verdict.wrong} {verdict.where}"
+    figures = f"{door.name}/{seed}: {verdict.cpu_ms:.0f} ms CPU, waited {verdict.wait_ms:.0f} ms, {sizes}, {case.how}"
+    return f"{figures} {verdict.wrong} {verdict.where}"
 
 
 def keep(case: Case, seed: int) -> None:

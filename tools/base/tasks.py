@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
@@ -11,11 +10,15 @@ from threading import Lock
 from typing import Any
 
 _alone = Lock()
+_imported = set[str]()  # whole: a module is in `sys.modules` while another thread imports it
 
 
 async def import_in_thread(module: str) -> Any:
     """Import a module without holding the event loop, one at a time: threads that enter a circle at two places fail."""
-    return import_module(module) if module in sys.modules else await asyncio.to_thread(alone, import_module, module)
+    if module not in _imported:
+        await asyncio.to_thread(alone, import_module, module)
+        _imported.add(module)
+    return import_module(module)
 
 
 def alone(work: Callable[..., Any], *arguments: Any) -> Any:

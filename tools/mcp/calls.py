@@ -15,7 +15,7 @@ from msgspec import Struct
 from parsing import Arguments
 from tools.base.access import OVER, RemoteTask
 from tools.base.outcome import PROGRESS_LATEST_S, PROGRESS_SOONEST_S, Progress, Result, ToolFailed
-from tools.base.tasks import retrieve, wait_at_most
+from tools.base.tasks import import_in_thread, retrieve, wait_at_most
 from tools.base.texts import without_surrogates
 from tools.mcp.call_context import CallContext
 from tools.mcp.connection.failure_reasons import leaves
@@ -104,7 +104,7 @@ class ServerCall:
 
     async def _request(self, call: CallContext) -> CallToolResult:
         if self._context.task:
-            await asyncio.to_thread(import_module, FOLLOWING)
+            await import_in_thread(FOLLOWING)
             return await self._follow(call, self._context.task)
         session = await self._connected(call)
         name = self._tool

@@ -205,7 +205,7 @@ class HostedProvider(BaseProvider, ABC):
         async with aclosing(read_pieces(response, reader, take_text)) as pieces:
             async for piece in pieces:
                 record.add(piece)
-                if isinstance(piece, Finished) and piece.reason not in CUT and wanted.is_ignored(record.text):
+                if isinstance(piece, Finished) and piece.reason not in CUT and await wanted.is_ignored(record.text):
                     self._parameters.ignore_format(wanted.response_format)
                 yield piece
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from io import StringIO
 from typing import Any
 
 from msgspec import Struct
 
 from app.core.provider import Finished, Piece, TakeText, TextChunk, TextPiece
+from app.core.time_slice import in_heavy_thread
 from app.models.wire.structured_output import json_of
 from parsing import Thought, parse
 
@@ -37,9 +39,9 @@ class TextFormat(Struct, frozen=True):
             return [TextChunk(text)]
         return [*([Thought(thought)] if thought else []), TextChunk(found)]
 
-    def is_ignored(self, text: str) -> bool:
+    async def is_ignored(self, text: str) -> bool:
         """Return whether there is more around the JSON of the text, or it is not right."""
-        _, content, found = self._read(text)
+        _, content, found = await in_heavy_thread(partial(self._read, text))
         return found is not None and found != content.strip()
 
     def _read(self, text: str) -> tuple[str, str, str | None]:
@@ -58,7 +60,8 @@ async def in_format(pieces: AsyncGenerator[Piece, None], wanted: TextFormat) -> 
                 held.write(piece.text)
                 continue
             if isinstance(piece, Finished) and (text := held.getvalue()):
-                for shown in [TextChunk(text)] if piece.reason in CUT else wanted.kept(text):
+                is_cut = piece.reason in CUT
+                for shown in [TextChunk(text)] if is_cut else await in_heavy_thread(partial(wanted.kept, text)):
                     yield shown
             yield piece
 

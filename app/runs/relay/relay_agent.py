@@ -28,6 +28,7 @@ from app.core.events import (
 )
 from app.core.messages import AskedCall, Message
 from app.core.provider import ProviderFailed
+from app.core.time_slice import in_heavy_thread
 from app.models.wire.call_ids import CallIds, id_for_client, unpacked
 from app.models.wire.tool_choice import may_call
 from app.policy.call_rows import CallRequest, code_of, decide_call
@@ -195,7 +196,7 @@ class RelayAgent(Agent):
         await super()._end_reply(context, reply)
         if self.doubted_text and reply.doubts_text:
             await self._settle(context, reply, self.doubted_text)
-        if self.json_answer and (rest := self.json_answer.close()):
+        if self.json_answer and (rest := await in_heavy_thread(self.json_answer.close)):
             await context.emit(TextDelta(rest))
 
     async def _calls(self, context: RunContext, reply: Reply) -> list[RelayedCall]:

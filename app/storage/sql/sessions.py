@@ -8,6 +8,7 @@ from typing import Any
 
 from app.core.attachments import loaded
 from app.core.messages import Message, load
+from app.core.time_slice import sliced_map
 from app.storage.changes import Change
 from app.storage.files.store import FileRow, SessionFile
 from app.storage.library.folders import EVERYWHERE, Shelf
@@ -128,6 +129,10 @@ FILE = "SELECT bytes FROM files WHERE sha256 = ?"
 FILE_OF_SESSION = f"{FILE} AND sha256 IN (SELECT sha256 FROM session_files WHERE session = ?)"
 
 
+def _message(row: Sequence[str]) -> Message:
+    return load(row[0])
+
+
 def _of_call(session: str, call: str) -> tuple[str, ...]:
     """The values of `OF_CALL`."""
     return session, session, call, session, session
@@ -163,7 +168,7 @@ class SqlSessions(Rows):
         queries = ((sql, (session,)) for sql in (ORPHANED.sql, DISABLED, GRANTS.sql, CONTEXTS.sql))
         messages, orphaned, disabled, grants, contexts = await self._each((MESSAGES, (session, begin)), *queries)
         return SessionState(
-            [load(row[0]) for row in messages],
+            await sliced_map(_message, messages),
             [ORPHANED.row(*row) for row in orphaned],
             json.loads(disabled[0][0]) if disabled else [],
             [GRANTS.row(*row) for row in grants],
@@ -172,10 +177,10 @@ class SqlSessions(Rows):
         )
 
     async def messages(self, session: str) -> list[Message]:
-        return [load(row[0]) for row in await self._all(MESSAGES, session, 0)]
+        return await sliced_map(_message, await self._all(MESSAGES, session, 0))
 
     async def messages_until(self, session: str, run: str) -> list[Message]:
-        return [load(row[0]) for row in await self._all(MESSAGES_UNTIL, session, session, run)]
+        return await sliced_map(_message, await self._all(MESSAGES_UNTIL, session, session, run))
 
     async def request_of(self, session: str, run: str) -> Message | None:
         requests, waiting = await self._each((self._request, (session, run)), (INBOX.sql, (run,)))

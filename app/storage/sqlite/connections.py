@@ -76,12 +76,12 @@ class LoopConnection:
         self._connection.close()
 
 
-def transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
-    """Execute all of them in one transaction, or none."""
+def transact(connection: sqlite3.Connection, statements: Iterable[Statement]) -> list[int]:
+    """Execute all of them in one transaction, or none; return how many rows each has changed."""
     try:
-        for sql, rows in statements:
-            connection.executemany(sql, rows)
+        changed = [connection.executemany(sql, rows).rowcount for sql, rows in statements]
         connection.commit()
+        return changed
     finally:
         if connection.in_transaction:
             connection.rollback()

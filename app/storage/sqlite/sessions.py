@@ -75,10 +75,11 @@ class SQLiteSessions(Database, SqlSessions, SqlMemories):
 
     async def _index_messages(self, pause_s: float = 0.0) -> None:
         """Index the words of new messages, with pauses for those who write. A server's visitor leaves that to it."""
-        while not self._visitor and await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"):
+        more = not self._visitor and bool(await self._all(f"SELECT 1 {NEW_MESSAGES} LIMIT 1"))
+        while more:
             async with self._one_writer, self._named_failures():
                 await self._catch_up_now()  # fails if the messages could only be read as if they were applied
-                await self._writer.call(transact, [(INDEX_MESSAGES, [()])])
+                more = await self._writer.call(transact, [(INDEX_MESSAGES, [()])]) == [MOST_INDEXED]
             await self._pause(pause_s)
 
 

@@ -135,6 +135,26 @@ async def test_a_prompt_that_was_shortened_stays_so_whoever_asks_again() -> None
         assert first.text == shortened(prompts[-1], PROMPT) and examples == turn(1, 0, 1)
 
 
+async def test_what_becomes_a_secret_before_a_request_is_hidden_in_the_next_turn() -> None:
+    """Between the reading of a history and its first request a run may wait, for servers of tools perhaps."""
+    histories, redactor, said = HistoryCache(), Redactor(), [Message("user", "Make a key.", at=1.0)]
+    fitted = None
+    async with asyncio.timeout(LIMIT_S):
+        for at, answer in enumerate(("It is sesame-4711.", "Yes.", "Yes.", "")):
+            session = Conversation("ses_1", [*said], lambda *_: None, lambda _: None, store_nothing, redactor=redactor)
+            if at == 1:
+                redactor.add("sesame-4711")
+            view = View(Counted(TokenCounter(Scripted([]), 4096)), lambda _: HEAD, histories=histories)
+            fitted = await view.fit(session, (), RoundPlan(), RunTotals())
+            said += [Message("assistant", answer), Message("user", "Is it kept?", at=2.0 + at)]
+    assert fitted is not None
+    assert [one.text for one in fitted.request.messages if one.role == "assistant"] == [
+        "It is [redacted].",
+        "Yes.",
+        "Yes.",
+    ]
+
+
 async def test_what_cannot_be_made_to_fit_is_named() -> None:
     with pytest.raises(ContextOverflow, match="Offer fewer tools"):
         view = View(Counted(TokenCounter(Scripted([]), 512), native_tools=True), lambda _: HEAD)

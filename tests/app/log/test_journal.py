@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.core.deltas import MAX_DELTA, parted
-from app.core.events import AgentEvent, RunFinished, TextDelta, ToolDelta, ToolStarted
+from app.core.events import AgentEvent, RoundStarted, RunFinished, RunStarted, TextDelta, ToolDelta, ToolStarted
 from app.log.event_writer import KEPT, EventWriter, RunLog, Watcher
 from app.storage.changes import Change, StoreFailed
 from app.storage.runs import ALL, EventRow
@@ -111,6 +111,30 @@ async def test_a_watcher_takes_the_event_that_it_waits_for_once_that_is_durable(
     await store.close()
 
 
+async def test_a_watcher_that_breaks_breaks_neither_the_journal_nor_the_others(tmp_path: Path) -> None:
+    store, taken = await opened(tmp_path), list[int]()
+
+    def broken(_: EventRow) -> bool:
+        raise KeyError("its own")
+
+    def take(row: EventRow) -> bool:
+        taken.append(row.seq)
+        return True
+
+    async with asyncio.timeout(30), EventWriter(store) as journal:
+        log = RunLog("r", journal, never)
+        breaking, watching = (asyncio.create_task(log.after(Watcher(0, write))) for write in (broken, take))
+        await asyncio.sleep(0)
+        for word in ("one", "two"):
+            log.add(TextDelta(word))
+            await journal.flush()
+        with pytest.raises(KeyError, match="its own"):
+            await breaking
+        assert taken == [1, 2] and not watching.done()
+        watching.cancel()
+    await store.close()
+
+
 async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) -> None:
     store = await gated(tmp_path)
     async with asyncio.timeout(30), EventWriter(store) as journal:
@@ -131,6 +155,41 @@ async def test_deltas_that_arrive_during_a_write_leave_as_one(tmp_path: Path) ->
     assert [row.seq for row in rows] == [1, 2, 3, 4, 5]
     assert [one["text"] for one in fields] == ["first", "abc", "echo", "x", "z"]
     assert fields[2] == {"type": "tool.delta", "call": "c1", "text": "echo", "name": "bash"}
+    await store.close()
+
+
+async def test_what_begins_a_run_leaves_with_its_first_text_or_soon_without(tmp_path: Path) -> None:
+    store, written = await opened(tmp_path), list[int]()
+    async with (
+        asyncio.timeout(30),
+        EventWriter(store, observe_commit=lambda _: written.append(log.last_seq)) as journal,
+    ):
+        log = RunLog("r", journal, never)
+        for event in (RunStarted("r", "s", "m", [], {}), RoundStarted(1), TextDelta("a")):
+            log.add(event)
+            await asyncio.sleep(0)
+        assert [row.seq for row in await log.after(Watcher(0)) or []] == [1, 2, 3]
+        assert len(written) == 1
+        log.add(RoundStarted(2))
+        assert [row.seq for row in await log.after(Watcher(3)) or []] == [4]
+    await store.close()
+
+
+async def test_callers_of_flush_wait_for_themselves(tmp_path: Path) -> None:
+    store = await gated(tmp_path)
+    async with asyncio.timeout(30), EventWriter(store) as journal:
+        journal.put(SessionRow("s", "p", 1.0, "t"))
+        leaving, staying, late = (asyncio.create_task(journal.flush()) for _ in range(3))
+        await store.writing.wait()
+        leaving.cancel()
+        store.failure = StoreFailed("The disk is full. Make room.")
+        store.open_gate.set()
+        for task in (staying, late):
+            with pytest.raises(StoreFailed, match="Make room"):
+                await task
+        assert leaving.cancelled()
+        store.failure = None
+        await journal.flush()
     await store.close()
 
 

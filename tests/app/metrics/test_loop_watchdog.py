@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import cast
 
 import pytest
 import uvloop
 
-from app.metrics.loop_watchdog import MOST_FRAMES, ROOT, Held, LoopWatchdog, stack_of
+from app.metrics.loop_watchdog import MOST_FRAMES, ROOT, Held, LoopWatchdog, callback_of, stack_of
 from app.metrics.recorder import Metrics
 from app.metrics.table import LOOP_HELD_SECONDS
 from app.runs.composition.loop_watch import MOST_LOGGED, HeldLoop, held_loop, reports, watched_loop
@@ -92,6 +94,24 @@ def test_a_stack_is_of_our_innermost_frames() -> None:
     exec(compile(code, f"{ROOT}app/imagined.py", "exec"), functions)
     functions["recurse"](lambda _: seen.append(stack_of(sys._getframe())), 20)
     assert seen == [("app/imagined.py:2 recurse",) * MOST_FRAMES]
+
+
+class _Ending:
+    """A frame that returns to its caller while it is looked at."""
+
+    def __init__(self, *callers: FrameType | None) -> None:
+        self._callers = [*callers]
+
+    @property
+    def f_back(self) -> FrameType | None:
+        return self._callers.pop(0)
+
+
+def test_a_callback_may_end_while_its_stack_is_read() -> None:
+    caller, ending = sys._getframe(), _Ending(sys._getframe(), None)
+    assert callback_of(cast("FrameType", ending)) is callback_of(caller)
+    ended = cast("FrameType", _Ending(None))
+    assert callback_of(ended) is ended
 
 
 async def test_reports_are_counted_and_few_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ from app.storage.principals import LOCAL_USER, Principal
 from benchmarks.hijack.attacks import ALL, MALLORY, Attack, decision, passes
 from tests.support.access.operator_rules import catalogue_tool, kind_of
 from tools.base.rights import Column, Risk, Role
-from tools.tool import Tool
+from tools.tool import Tool, ToolList
 from tools.toolbox import Allow, Ask, Toolbox
 
 OWN = "Read https://example.org/a and mail the summary to bob@example.org."
@@ -106,6 +106,16 @@ def test_evidence_follows_the_conversation() -> None:
     assert kind_of(gate.decide(ALL["send_mail"], MAIL)) == "ask"
     messages.append(Message("user", "Mail it to bob@example.org"))
     assert gate.decide(ALL["send_mail"], MAIL) == Allow()
+
+
+def test_new_evidence_keeps_the_list_of_tools_and_hides_no_change_before_it() -> None:
+    gate, tools = Gate(LOCAL_USER, PolicyContext(boxed=True, weighs=True)), ToolList(ALL.values())
+    offered = gate.offer(tools)
+    gate.weigh(OwnValues([], ALL.get))
+    assert gate.offer(tools) is offered
+    gate.disable(["send_mail"])
+    gate.weigh(OwnValues([], ALL.get))
+    assert {tool.name for tool in offered} - {tool.name for tool in gate.offer(tools)} == {"send_mail"}
 
 
 def test_both_layers_decide_alike_and_the_order_of_arguments_does_not_matter() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest import MonkeyPatch
 
 from app.core.messages import Message, dump
 from app.redaction.redactor import Redactor
 from app.storage.runs import RunRow
 from app.storage.sessions import MessageRow, SessionRow, SessionState
+from app.storage.sql.sessions import MESSAGES
 from app.storage.sqlite.store import SQLiteStore
 from app.transcript import recent_histories
 from app.transcript.recent_histories import RecentHistories
@@ -80,6 +83,15 @@ async def test_a_secret_that_came_later_is_hidden_in_what_was_known() -> None:
     assert (await read(histories, store))[0] == messages
 
 
+async def test_a_deleted_session_is_forgotten() -> None:
+    store = Stored(s=FIRST)
+    histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
+    await read(histories, store)
+    histories.forget("s")
+    histories.forget("other")
+    assert not histories._known and not histories._characters
+
+
 async def test_the_histories_used_last_are_kept_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     size = sum(len(one.text) for one in FIRST)
     monkeypatch.setattr(recent_histories, "MOST_CHARACTERS", 2 * size)
@@ -87,6 +99,47 @@ async def test_the_histories_used_last_are_kept_within_the_limit(monkeypatch: py
     histories = RecentHistories(store, Redactor())  # type: ignore[arg-type]
     counts = [(await read(histories, store, name))[1] for name in "abacabdd"]
     assert counts == [2, 2, 1, 2, 1, 2, 6, 6], "b went for c, and c for b; d is too long"
+
+
+async def test_others_have_turns_while_a_long_history_is_read(tmp_path: Path) -> None:
+    """How many is a matter of the machine's speed: one in the 60 ms that the fastest would need."""
+    store = await SQLiteStore.open(tmp_path / "test.db")
+    redactor, turns = Redactor(), list[int]()
+    rows = [MessageRow("s", at, "r", dump(Message("assistant", "word " * 400))) for at in range(8_000)]
+    await store.write([SessionRow("s", "local", 1.0, "title"), RunRow("r", "s", "local", "m", "answered", 1.0), *rows])
+    read = await store._each((MESSAGES, ("s", 0)))
+
+    async def at_once(*_: object) -> Any:
+        return [*read, [], [], [], []]
+
+    async def count() -> None:
+        while True:
+            turns.append(0)
+            await asyncio.sleep(0)
+
+    with MonkeyPatch.context() as patch:
+        patch.setattr(store, "_each", at_once)
+        task = asyncio.create_task(count())
+        assert len((await RecentHistories(store, redactor).state("s")).messages) == 8_000
+        task.cancel()
+    assert len(turns) >= 2
+    await store.close()
+
+
+async def test_a_secret_that_comes_while_a_history_is_redacted_is_hidden_in_all_of_it() -> None:
+    store, redactor = Stored(s=FIRST * 200), Redactor()
+    histories = RecentHistories(store, redactor)  # type: ignore[arg-type]
+    redact, left = redactor.redact_value, [100]
+
+    def count(message: Message) -> Message:
+        left[0] -= 1
+        if left[0] == 0:
+            redactor.add("hunter2-hunter2")
+        return redact(message)
+
+    redactor.redact_value = count  # type: ignore[method-assign, assignment]
+    messages = (await histories.state("s")).messages
+    assert {one.text for one in messages} == {"Is [redacted] safe?", "No."}
 
 
 async def test_a_database_reads_the_rows_from_a_position_on(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.core.events import (
     Delta,
     DocumentUpdated,
     Encoded,
+    Notice,
     ReasoningDelta,
     RunFinished,
     TextDelta,
@@ -25,6 +27,7 @@ from app.core.events import (
     encode,
 )
 from app.core.provider import Finished, Piece, TextChunk
+from app.core.time_slice import HEAVY
 from app.log.documents import Documents
 from app.models.wire.native_calls import NATIVE
 from app.policy.canary import Canary
@@ -264,6 +267,31 @@ def test_the_code_of_the_prompt_stays_hidden_in_hindsight() -> None:
     assert (screen.text, screen.reasoning) == ("It is [blocked].", "My code is [blocked], I think.")
     assert reply.prose == reply.shown == screen.text
     assert canary.leaked
+
+
+@pytest.mark.anyio
+async def test_a_code_that_leaks_in_a_long_reply_is_reported_in_the_thread_of_the_loop() -> None:
+    canary, threads = Canary(), set[int]()
+
+    def news() -> Iterator[Notice]:
+        threads.update({get_ident()} if canary.leaked else ())
+        return iter(())
+
+    reply = WatchedReply(
+        canary,
+        news,
+        TOOLS,
+        fences=lambda: True,
+        new_id=lambda: "c1",
+        prompt_suffix=str,
+        text_calls=lambda _: TextCalls.READ,
+    )
+    events = [*await reply.added(TextChunk("x" * (HEAVY + 1)))]
+    events += await reply.added(TextChunk(f" {canary.code[:20]}"))
+    assert not threads, "it may go on"
+    events += await reply.ended()
+    assert Screen().show(events).text == f"{'x' * (HEAVY + 1)} [blocked]"
+    assert threads == {get_ident()}
 
 
 def test_a_document_of_a_thought_ends_with_it() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -13,13 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 
+from app.models.scripted import Scripted
 from routes.catalogue import EARLY, late_routes
 from routes.lanes.catalogue import LANES
 from routes.lanes.error_shapes import BUILT_IN
 from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute, StreamingApplication
 from routes.protocol.errors import ASCIIResponse, native_error
 from routes.protocol.route import Route
-from tests.support.server.serving import listening
+from routes.server import create_server
+from tests.support.server.serving import listening, serving
 
 pytestmark = pytest.mark.anyio
 LIMIT_S = 30
@@ -56,6 +61,19 @@ async def test_they_are_imported_once_with_the_first_request_for_one() -> None:
         ]
     assert imports == [app]
     assert [route.row.name for route in await app.all_routes()] == ["GET /early", "GET /late", "DELETE /early"]
+
+
+async def test_an_import_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted([])) as served:
+        server, outboxes = create_server(served.services), served.services.runs.outboxes
+        before, frozen = len(outboxes), gc.get_freeze_count()
+        with monkeypatch.context() as broken:
+            broken.setitem(sys.modules, "routes.http.proofs", None)
+            with pytest.raises(ImportError):
+                await server.all_routes()
+        assert "GET /proof" in [route.row.name for route in await server.all_routes()]
+    assert len(outboxes) == before + 1
+    assert gc.get_freeze_count() <= frozen, "what is alive now may become garbage"
 
 
 def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]:

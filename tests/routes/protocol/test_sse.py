@@ -83,10 +83,9 @@ class Stream:
         self.place = OpenStream(self, "ann")
         self.writable.set()
 
-    def write(self, part: bytes) -> bool:
+    def keep_awake(self, part: bytes) -> None:
         if self.writable.is_set():
             self._sent({"type": "http.response.body", "body": part, "more_body": True})
-        return self.writable.is_set()
 
     def watch(self, leaves: Callable[[], None] | None) -> None:
         self.watch_leaving = leaves

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from tests.support.fire.lanes import LANES, Heard
+from tests.support.fire.lanes import LANES, Received
 from tests.support.fire.model import EDITED_END, EFFECTS, edited_by, mark_of
 from tests.support.fire.servers import Stage
 from tests.support.fire.watching import NOTHING_S, Client, Watch
@@ -95,10 +95,10 @@ class Load:
         kind, identity = KINDS[name], f"{name}-{secrets.token_hex(4)}"
         if name == "tools":
             (self._folder / "work" / edited_by(identity)).write_text(EDITED_END)
-        heard = Heard(identity, mark_of(identity, kind.plan, TOKENS), kind.approval)
-        watch = Watch(name, lane, heard, TOKENS, new=self.is_new.is_set())
+        received = Received(identity, mark_of(identity, kind.plan, TOKENS), kind.approval)
+        watch = Watch(name, lane, received, TOKENS, new=self.is_new.is_set())
         if name == "schedules":
-            heard.run = await self._scheduled(watch)
+            received.run = await self._scheduled(watch)
         await self.client.follow(watch)
 
     async def _scheduled(self, watch: Watch) -> str:
@@ -107,7 +107,7 @@ class Load:
         made: dict[str, Any] = {}
         while time.monotonic() < until:
             due = (datetime.now(UTC) + timedelta(seconds=DUE_S)).isoformat(timespec="milliseconds")
-            body = {"name": watch.heard.id, "message": watch.heard.message, "once": due, "missed": "run"}
+            body = {"name": watch.received.id, "message": watch.received.message, "once": due, "missed": "run"}
             with suppress(httpx2.TransportError, ValueError):
                 if not made:
                     answer = await client.post("/schedules", json=body)

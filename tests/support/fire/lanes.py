@@ -1,4 +1,4 @@
-"""The lanes as a client speaks them: how a run begins, what its frames say, and how a client comes back to it."""
+"""The lanes as a client speaks them: how a run begins, what its frames mean, and how a client comes back to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Request(Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Heard(Struct):
+class Received(Struct):
     """What a client has of one run."""
 
     id: str  # of the client's: thread, chat, idempotency key
@@ -63,135 +63,145 @@ class Heard(Struct):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    begin: Callable[[Heard], Request]
-    take: Callable[[Heard, dict[str, Any]], None]
-    again: Callable[[Heard], Request | None]  # None where nobody can return to the middle of a stream
+    begin: Callable[[Received], Request]
+    take: Callable[[Received, dict[str, Any]], None]
+    again: Callable[[Received], Request | None]  # None if the format has no way back into a stream
 
 
-def _begin_native(heard: Heard) -> Request:
-    body = {"message": heard.message} | ({"approval": heard.approval} if heard.approval else {})
-    return Request("POST", "/chat", body, {"idempotency-key": heard.id})
+def _begin_native(received: Received) -> Request:
+    body = {"message": received.message} | ({"approval": received.approval} if received.approval else {})
+    return Request("POST", "/chat", body, {"idempotency-key": received.id})
 
 
-def _take_native(heard: Heard, event: dict[str, Any]) -> None:
-    heard.number(event["seq"], each=True)
+def _take_native(received: Received, event: dict[str, Any]) -> None:
+    received.number(event["seq"], each=True)
     match event["type"]:
         case "text.delta":
-            heard.add(event["text"])
+            received.add(event["text"])
         case "approval.required":
-            heard.waits.append(event["call"])
+            received.waits.append(event["call"])
         case kind if kind in TERMINAL:
-            heard.ends("whole" if event.get("reason") == "answered" else "error")
+            received.ends("whole" if event.get("reason") == "answered" else "error")
 
 
-def _return_native(heard: Heard) -> Request | None:
-    return Request("GET", f"/runs/{heard.run}/events", None, {"last-event-id": str(heard.last)}) if heard.run else None
+def _return_native(received: Received) -> Request | None:
+    return (
+        Request("GET", f"/runs/{received.run}/events", None, {"last-event-id": str(received.last)})
+        if received.run
+        else None
+    )
 
 
-def _begin_responses(heard: Heard) -> Request:
-    body = {"model": AGENT, "stream": True, "background": True, "store": True, "input": heard.message}
+def _begin_responses(received: Received) -> Request:
+    body = {"model": AGENT, "stream": True, "background": True, "store": True, "input": received.message}
     return Request("POST", "/v1/responses", body, JOINS)
 
 
-def _take_responses(heard: Heard, event: dict[str, Any]) -> None:
-    heard.number(event["sequence_number"] + 1, each=False)
+def _take_responses(received: Received, event: dict[str, Any]) -> None:
+    received.number(event["sequence_number"] + 1, each=False)
     match event["type"]:
         case "response.created":
-            heard.run = event["response"]["id"]
+            received.run = event["response"]["id"]
         case "response.output_text.delta":
-            heard.add(event["delta"], event["item_id"])
+            received.add(event["delta"], event["item_id"])
         case "response.completed":
-            heard.ends("whole")
+            received.ends("whole")
         case "response.failed" | "response.incomplete" | "error":
-            heard.ends("error")
+            received.ends("error")
 
 
-def _return_responses(heard: Heard) -> Request | None:
-    path = f"/v1/responses/{heard.run}?stream=true&starting_after={heard.last - 1}"
-    return Request("GET", path) if heard.run else None
+def _return_responses(received: Received) -> Request | None:
+    path = f"/v1/responses/{received.run}?stream=true&starting_after={received.last - 1}"
+    return Request("GET", path) if received.run else None
 
 
-def _begin_chat(heard: Heard) -> Request:
-    messages = [{"role": "user", "content": heard.message}]
+def _begin_chat(received: Received) -> Request:
+    messages = [{"role": "user", "content": received.message}]
     return Request("POST", "/v1/chat/completions", {"model": AGENT, "stream": True, "messages": messages}, JOINS)
 
 
-def _take_chat(heard: Heard, event: dict[str, Any]) -> None:
+def _take_chat(received: Received, event: dict[str, Any]) -> None:
     if "error" in event:
-        heard.ends("error")
+        received.ends("error")
     for choice in event.get("choices", ()):
-        heard.add(choice["delta"].get("content") or "")
+        received.add(choice["delta"].get("content") or "")
 
 
-def _begin_messages(heard: Heard) -> Request:
-    messages = [{"role": "user", "content": heard.message}]
+def _begin_messages(received: Received) -> Request:
+    messages = [{"role": "user", "content": received.message}]
     body = {"model": AGENT, "stream": True, "max_tokens": 10_000, "messages": messages}
     return Request("POST", "/v1/messages", body, JOINS | {"anthropic-version": "2023-06-01"})
 
 
-def _take_messages(heard: Heard, event: dict[str, Any]) -> None:
+def _take_messages(received: Received, event: dict[str, Any]) -> None:
     match event["type"]:
         case "content_block_delta":
-            heard.add(event["delta"].get("text", ""))
+            received.add(event["delta"].get("text", ""))
         case "message_stop":
-            heard.ends("whole")
+            received.ends("whole")
         case "error":
-            heard.ends("error")
+            received.ends("error")
 
 
-def _begin_ag_ui(heard: Heard) -> Request:
-    asked = {"id": "u1", "role": "user", "content": heard.message}
-    body = {"threadId": heard.id, "runId": "r1", "messages": [asked, *heard.messages], "state": {}, "context": []}
+def _begin_ag_ui(received: Received) -> Request:
+    first = {"id": "u1", "role": "user", "content": received.message}
+    body = {
+        "threadId": received.id,
+        "runId": "r1",
+        "messages": [first, *received.messages],
+        "state": {},
+        "context": [],
+    }
     return Request("POST", "/ag-ui", body)
 
 
-def _take_ag_ui(heard: Heard, event: dict[str, Any]) -> None:
+def _take_ag_ui(received: Received, event: dict[str, Any]) -> None:
     """Keep messages as the format's own client does."""
     match event["type"]:
         case "TEXT_MESSAGE_CONTENT":
-            heard.add(event["delta"], event["messageId"])
+            received.add(event["delta"], event["messageId"])
         case "TOOL_CALL_START":
-            heard.add("", event["parentMessageId"])
-            parent = next(one for one in heard.messages if one["id"] == event["parentMessageId"])
+            received.add("", event["parentMessageId"])
+            parent = next(one for one in received.messages if one["id"] == event["parentMessageId"])
             function = {"name": event["toolCallName"], "arguments": ""}
             call = {"id": event["toolCallId"], "type": "function", "function": function}
             parent.setdefault("toolCalls", []).append(call)
         case "TOOL_CALL_ARGS":
-            calls = [call for one in heard.messages for call in one.get("toolCalls", ())]
+            calls = [call for one in received.messages for call in one.get("toolCalls", ())]
             next(one for one in calls if one["id"] == event["toolCallId"])["function"]["arguments"] += event["delta"]
         case "TOOL_CALL_RESULT":
             result = {"id": event["messageId"], "role": "tool", "content": event["content"]}
-            heard.messages.append(result | {"toolCallId": event["toolCallId"]})
+            received.messages.append(result | {"toolCallId": event["toolCallId"]})
         case "RUN_FINISHED":
-            heard.ends("whole")
+            received.ends("whole")
         case "RUN_ERROR":
-            heard.ends("error")
+            received.ends("error")
 
 
-def _begin_ui(heard: Heard) -> Request:
-    messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": heard.message}]}]
-    body = {"id": heard.id, "messages": messages, "trigger": "submit-message"}
+def _begin_ui(received: Received) -> Request:
+    messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": received.message}]}]
+    body = {"id": received.id, "messages": messages, "trigger": "submit-message"}
     return Request("POST", "/ui-message-stream", body)
 
 
-def _take_ui(heard: Heard, event: dict[str, Any]) -> None:
+def _take_ui(received: Received, event: dict[str, Any]) -> None:
     match event["type"]:
         case "start":
-            heard.messages.clear()  # one that is returned to begins anew
-            heard.run = heard.run or heard.id
+            received.messages.clear()  # one that is returned to begins anew
+            received.run = received.run or received.id
         case "text-delta":
-            heard.add(event["delta"])
+            received.add(event["delta"])
         case "finish":
-            heard.ends("whole")
+            received.ends("whole")
         case "error" | "abort":
-            heard.ends("error")
+            received.ends("error")
 
 
-def _return_ui(heard: Heard) -> Request | None:
-    return Request("GET", f"/ui-message-stream/{heard.id}/stream") if heard.run else None
+def _return_ui(received: Received) -> Request | None:
+    return Request("GET", f"/ui-message-stream/{received.id}/stream") if received.run else None
 
 
-def _none(heard: Heard) -> Request | None:
+def _none(received: Received) -> Request | None:
     return None
 
 
@@ -205,14 +215,14 @@ LANES = {
 }
 
 
-def taken(lane: Lane, heard: Heard, data: str, number: str) -> None:
+def taken(lane: Lane, received: Received, data: str, number: str) -> None:
     """Take one frame."""
-    heard.events += 1
+    received.events += 1
     if data == "[DONE]":  # the last frame of two formats, and the only end of one
         if lane is LANES["chat"]:
-            heard.ends("whole")
+            received.ends("whole")
         return
     event = json.loads(data)
     if lane is LANES["native"]:
         event["seq"] = int(number)
-    lane.take(heard, event)
+    lane.take(received, event)

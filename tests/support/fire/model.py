@@ -1,7 +1,7 @@
 """A scripted model's server, in a process of its own: `python -m tests.support.fire.model PORT PAUSE_S`.
 
 It keeps nothing of a conversation. The last mark in it, `[fire ID PLAN TOKENS]`, says which calls the answer makes,
-and of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never said again, and
+and of how many numbered tokens (`w1 w2 ...`) it is made. A token that the conversation has is never repeated, and
 each call has a number that no other call has: so a token that is lost or doubled on a lane is seen in its text, and a
 call that is made twice in what it did.
 """
@@ -84,10 +84,10 @@ def reply(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     [*_, (identity, plan, tokens)] = MARK.findall(texts[marked[-1]])
     since = list(zip(messages, texts, strict=True))[marked[-1] + 1 :]
-    said = [int(one) for message, text in since if message["role"] == "assistant" for one in TOKEN.findall(text)]
+    written = [int(one) for message, text in since if message["role"] == "assistant" for one in TOKEN.findall(text)]
     calls, results = PLANS[plan], sum(message["role"] == "tool" for message, _ in since)
     until = int(tokens) * min(results + 1, len(calls) + 1) // (len(calls) + 1)
-    for number in range(max(said, default=0) + 1, until + 1):
+    for number in range(max(written, default=0) + 1, until + 1):
         yield says(f"w{number} ")
     if results < len(calls):
         effect = str(next(_NUMBERS))
@@ -100,12 +100,12 @@ def reply(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 async def serve(reader: StreamReader, writer: StreamWriter, pause_s: float) -> None:
     try:
-        while asked := await request(reader):
-            if not asked.path.endswith("/chat/completions"):
+        while received := await request(reader):
+            if not received.path.endswith("/chat/completions"):
                 await UNKNOWN(reader, writer)
                 continue
 
-            async def paced(reader: StreamReader, writer: StreamWriter, body: Any = asked.json) -> None:
+            async def paced(reader: StreamReader, writer: StreamWriter, body: Any = received.json) -> None:
                 for part in reply(body["messages"]):
                     await passed(pause_s)
                     writer.write(b"%x\r\n%s\r\n" % (len(part), part.encode()))

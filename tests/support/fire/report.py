@@ -27,7 +27,7 @@ def runs_table(watches: Sequence[Watch]) -> str:
     for (kind, lane), group in sorted(groups.items()):
         ends = Counter(one.end for one in group)
         sums = (
-            sum(one.heard.events for one in group),
+            sum(one.received.events for one in group),
             sum(one.lost for one in group),
             sum(one.doubled for one in group),
         )
@@ -61,7 +61,7 @@ def silences(faults: Sequence[Done], watches: Sequence[Watch], start: float) -> 
     for gap, one in reversed(gaps):
         within = ", ".join(f"{fault.name} {fault.who}" for fault in faults if gap.start - 1 <= fault.start <= gap.end)
         times = (f"{gap.seconds:.1f}", f"{gap.start - start:.1f}", f"{gap.end - start:.1f}")
-        rows.append((one.kind, one.heard.run, *times, within))
+        rows.append((one.kind, one.received.run, *times, within))
     return table(rows)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 import httpx2
 from msgspec import Struct, field
 
-from tests.support.fire.lanes import LANES, Heard, Lane, Request, taken
+from tests.support.fire.lanes import LANES, Lane, Received, Request, taken
 from tests.support.fire.model import TOKEN
 from tests.support.replicas.servers import AGAIN_S, passed
 
@@ -36,7 +36,7 @@ class Watch(Struct):
 
     kind: str
     lane: str
-    heard: Heard
+    received: Received
     tokens: int
     end: str = ""  # whole, error, cut (the connection broke off), silent (it ended without an end), hang
     why: str = ""
@@ -48,17 +48,17 @@ class Watch(Struct):
 
     @property
     def numbers(self) -> list[int]:
-        return [int(one) for one in TOKEN.findall(self.heard.text)]
+        return [int(one) for one in TOKEN.findall(self.received.text)]
 
     @property
     def doubled(self) -> int:
-        return len(self.numbers) - len(set(self.numbers)) + self.heard.doubled
+        return len(self.numbers) - len(set(self.numbers)) + self.received.doubled
 
     @property
     def lost(self) -> int:
         """Numbers that never came: of all where the stream calls itself whole, else of those before the last."""
         until = self.tokens if self.end == "whole" else max(self.numbers, default=0)
-        return len(set(range(1, until + 1)) - set(self.numbers)) + self.heard.skipped
+        return len(set(range(1, until + 1)) - set(self.numbers)) + self.received.skipped
 
     @property
     def is_wrong(self) -> bool:
@@ -82,24 +82,29 @@ class Client:
     async def follow(self, watch: Watch) -> Watch:
         """Begin the run, and return to it as its lane can, until it has ended."""
         self.watches.append(watch)
-        lane, heard, since = LANES[watch.lane], watch.heard, time.monotonic()
+        lane, received, since = LANES[watch.lane], watch.received, time.monotonic()
         at = watch.at
         while not watch.end:
-            begun, sooner = heard.events > 0, heard.events
-            request = lane.again(heard) if begun else lane.again(heard) or lane.begin(heard)
+            begun, sooner = received.events > 0, received.events
+            request = lane.again(received) if begun else lane.again(received) or lane.begin(received)
             if request is None:
                 watch.end = watch.end or "cut"
                 break
             ended, at = await self._read(watch, lane, request, at)
             watch.returns += 1
-            if heard.end == "error" and STOPPED in watch.why and lane.again(heard) and watch.returns < MOST_RETURNS:
-                heard.end = watch.why = ""
+            if (
+                received.end == "error"
+                and STOPPED in watch.why
+                and lane.again(received)
+                and watch.returns < MOST_RETURNS
+            ):
+                received.end = watch.why = ""
                 await passed(AGAIN_S)
-            elif heard.end:
-                watch.end = heard.end
-            elif ended and heard.events > sooner and lane.again(heard) is None:
+            elif received.end:
+                watch.end = received.end
+            elif ended and received.events > sooner and lane.again(received) is None:
                 watch.end = "silent"
-            elif heard.events > sooner:
+            elif received.events > sooner:
                 since = time.monotonic()
             elif time.monotonic() > since + NOTHING_S:
                 watch.end = "hang"
@@ -119,23 +124,23 @@ class Client:
                         watch.why = error.get("message") or str(error)
                     watch.refusals[f"{response.status_code} {watch.why[:60]}"] += 1
                     if response.status_code in (400, 404, 422):  # the last release has no such route
-                        watch.heard.ends("error")
+                        watch.received.ends("error")
                     return False, at
                 if watch.lane == "native":
-                    watch.heard.run = response.headers["x-run-id"]
+                    watch.received.run = response.headers["x-run-id"]
                 async for frame in httpx2.EventSource(response):
                     if not frame.data:
                         continue
                     at = self._noted(watch, at)
                     try:
-                        taken(lane, watch.heard, frame.data, frame.id)
+                        taken(lane, watch.received, frame.data, frame.id)
                     except (KeyError, StopIteration) as error:
                         watch.why = f"{error!r} in {frame.data[:200]}"
-                        watch.heard.skipped += 1
-                    if watch.heard.end == "error" and not watch.why:
+                        watch.received.skipped += 1
+                    if watch.received.end == "error" and not watch.why:
                         watch.why = frame.data[-300:]
-                    if watch.heard.waits:
-                        asyncio.create_task(self._approve(watch, watch.heard.waits.pop()))  # noqa: RUF006
+                    if watch.received.waits:
+                        asyncio.create_task(self._approve(watch, watch.received.waits.pop()))  # noqa: RUF006
             return True, at
         except httpx2.TransportError as error:
             watch.refusals[type(error).__name__] += 1
@@ -149,7 +154,7 @@ class Client:
 
     async def _approve(self, watch: Watch, call: str) -> None:
         """Decide by any replica, until one has taken it."""
-        path = f"/runs/{watch.heard.run}/approvals/{call}"
+        path = f"/runs/{watch.received.run}/approvals/{call}"
         for _ in itertools.count():
             with suppress(httpx2.TransportError):
                 answer = await self.client.post(path, json={"decision": "approve"})

@@ -1,4 +1,4 @@
-"""The doors by which strangers' bytes come in, a row each: what is made for it, and how it is sent."""
+"""The doors by which untrusted bytes come in, a row each: what is made for it, and how it is sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tests.support.fuzz.requests import (
     send_to_route,
     send_to_rules,
 )
-from tests.support.fuzz.strangers import (
+from tests.support.fuzz.streams import LANES
+from tests.support.fuzz.upstreams import (
     mcp_case,
     model_answer,
     models_case,
@@ -34,7 +35,6 @@ from tests.support.fuzz.strangers import (
     send_to_web,
     web_case,
 )
-from tests.support.fuzz.streams import LANES
 
 DOORS: dict[str, Door] = {
     door.name: door
@@ -57,7 +57,7 @@ DOORS: dict[str, Door] = {
 }
 
 
-TIMES = 4  # larger than asked for is a case at most
+TIMES = 4  # larger than its bound is a case at most
 
 
 def case_of(door: Door, seed: int, most: int | None = None) -> Case:

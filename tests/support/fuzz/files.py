@@ -109,15 +109,15 @@ async def send_to_tools(site: Site, case: Case) -> str:
         made = [{"name": one["name"], "arguments": json.dumps(one["arguments"])} for one in calls]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""  # it was cut
-    said = site.strangers
-    said.said = {"/v1/chat/completions": [native(*made)]}
+    others = site.upstreams
+    others.answers = {"/v1/chat/completions": [native(*made)]}
     body = LANES["/chat"][0]("native/m", "Hello") | {"approval": "deny", "time_limit_s": 5}
     if not any(one["name"] in ("bash", "python") for one in made):
         body["approval"] = "auto"
     try:
         return (await streamed(site, "/chat", body))[1]
     finally:
-        said.said = {}
+        others.answers = {}
 
 
 EXPORTS = ("markdown", "html", "responses", "json")
@@ -131,9 +131,9 @@ def page_case(rng: random.Random, most: int) -> Case:
 async def send_to_exports(site: Site, case: Case) -> str:
     """An answer with it, and each form in which a conversation leaves."""
     how = {"format": "openai", "field": "reasoning_content" if case.how["thought"] else "content", "cut": 4_000}
-    site.strangers.said = {"/v1/chat/completions": [answer(case.body, how)]}
-    said, wrong = await streamed(site, "/chat", LANES["/chat"][0]("native/m", text_of(case.body[:2_000])))
-    found = re.search(r'"session": ?"(\w+)"', said)
+    site.upstreams.answers = {"/v1/chat/completions": [answer(case.body, how)]}
+    frames, wrong = await streamed(site, "/chat", LANES["/chat"][0]("native/m", text_of(case.body[:2_000])))
+    found = re.search(r'"session": ?"(\w+)"', frames)
     if wrong or not found:
         return wrong
     session, wrongs = found[1], list[str]()
@@ -188,12 +188,12 @@ async def send_to_documents(site: Site, case: Case) -> str:
         part = {"type": "file", "data": base64.b64encode(case.body).decode(), "name": case.how["name"]}
         return (await streamed(site, "/chat", LANES["/chat"][0]("native/m", "") | {"message": [part]}))[1]
     place = f"/workspace/files/fuzzed-{case.how['name']}"
-    site.strangers.said = {
+    site.upstreams.answers = {
         "/v1/chat/completions": [native({"name": "read_file", "arguments": json.dumps({"path": place[17:]})})]
     }
     try:
         _, wrong = await fine(site, "PUT", place, content=case.body)
         return wrong or (await streamed(site, "/chat", LANES["/chat"][0]("native/m", "Read.")))[1]
     finally:
-        site.strangers.said = {}
+        site.upstreams.answers = {}
         await site.client.delete(place)

@@ -46,7 +46,7 @@ Send = Callable[[Site, Case], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A way by which strangers' bytes come in."""
+    """A way by which untrusted bytes come in."""
 
     name: str
     generate: Generate
@@ -67,7 +67,7 @@ class Verdict:
 
     @property
     def where(self) -> str:
-        """Where the loop was held, as the watched server says."""
+        """Where the loop was held, as the watched server reports."""
         held = [line for line in self.log.splitlines() if line.startswith("HELD")]
         return max(held, key=lambda line: int(line.split()[1]), default="")
 

@@ -59,7 +59,7 @@ class Probe:
 
 
 def main(port: int, pid: int) -> None:
-    with suppress(OSError):  # or it is asked late, and two callbacks look like one
+    with suppress(OSError):  # or it looks late, and two callbacks look like one
         os.setpriority(os.PRIO_PROCESS, 0, -10)
     probe = Probe(port, pid)
     threading.Thread(target=report, args=(probe,), daemon=True).start()

@@ -83,7 +83,7 @@ def _long_history(rng: random.Random, most: int) -> Case:
     call = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
     id = rng.choice(("c{}", "c"))
     calls = [dict(call, id=id.format(number)) for number in range(many)]
-    asked: list[dict[str, Any]] = rng.choice(
+    turns: list[dict[str, Any]] = rng.choice(
         (
             [{"role": "assistant", "content": "y", "tool_calls": calls}],
             [{"role": "assistant", "content": "y", "tool_calls": [one]} for one in calls],
@@ -97,7 +97,7 @@ def _long_history(rng: random.Random, most: int) -> Case:
     body = {
         "model": rng.choice(("openai/m", "native/m", "anthropic/m")),
         "stream": True,
-        "messages": [user, *asked, *results, user],
+        "messages": [user, *turns, *results, user],
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"properties": names}}}],
     }
     return Case("lanes", dumped(body), {"lane": "/v1/chat/completions"})
@@ -212,26 +212,26 @@ def rules_case(rng: random.Random, most: int) -> Case:
 async def send_to_rules(site: Site, case: Case) -> str:
     """Try the rules on a call with a long command and on what came by other cases."""
     long = {"name": "write_file", "arguments": json.dumps({"path": "a/" * 400 + "b", "content": "a" * 9_000})}
-    site.strangers.said = {
+    site.upstreams.answers = {
         "/v1/chat/completions": [native(long, {"name": "bash", "arguments": '{"command": "echo a b c"}'})]
     }
     _, wrong = await streamed(site, "/chat", LANES["/chat"][0]("native/m", "Hello") | {"approval": "deny"})
-    site.strangers.said = {}
+    site.upstreams.answers = {}
     return wrong or (await fine(site, "POST", "/rules/backtest", content=case.body, headers=JSON))[1]
 
 
 def import_case(rng: random.Random, most: int) -> Case:
     kind = rng.choice(list(FORMATS))
     odd = value(rng, most)
-    said = {
+    turn = {
         "role": rng.choice(("user", "assistant")),
         "content": rng.choice((odd, text(rng, most), [{"type": "text", "text": "x"}])),
     }
     row: Any = {
-        "claude": {"type": "user", "uuid": "u", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "message": said},
-        "codex": {"type": "response_item", "timestamp": "2026-01-01T00:00:00Z", "payload": {"type": "message", **said}},
-        "responses": {"type": "message", **said},
-    }.get(kind, {"info": {"id": "s"}, "messages": [{"info": said, "parts": [{"type": "text", "text": "x"}]}]})
+        "claude": {"type": "user", "uuid": "u", "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z", "message": turn},
+        "codex": {"type": "response_item", "timestamp": "2026-01-01T00:00:00Z", "payload": {"type": "message", **turn}},
+        "responses": {"type": "message", **turn},
+    }.get(kind, {"info": {"id": "s"}, "messages": [{"info": turn, "parts": [{"type": "text", "text": "x"}]}]})
     row = odd_field(rng, row, most) if rng.random() < 0.5 else row
     body = b"\n".join([dumped(row)] * (size(rng, 3_000) if len(dumped(row)) < 2_000 else 1))
     return Case("imports", spoilt(rng, body, most), {"format": kind})

@@ -1,4 +1,4 @@
-"""A real server between strangers that say what a case tells them to: a model's server, an MCP server, a web page."""
+"""A real server among others that answer as a case wants: a model's server, an MCP server, a web page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DONE_BY_ANTHROPIC = "".join(
         {"type": "message_stop"},
     )
 )
-UNASKED = ("GET /events", "GET /mcp", "POST /pause")  # which do not end, or change what is asked behind them
+LEFT_OUT = ("GET /events", "GET /mcp", "POST /pause")  # which do not end, or change later answers
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -51,11 +51,11 @@ def whole(kind: str, body: bytes, *headers: str) -> bytes:
 
 
 @dataclass(slots=True)
-class Strangers:
-    """One server on a real socket for all that a dragoman talks to; `said` is for the next request of a path, once."""
+class Upstreams:
+    """One server on a real socket in place of all others; `answers` has those to the next requests of a path."""
 
     port: int = 0
-    said: dict[str, list[bytes]] = field(default_factory=dict)
+    answers: dict[str, list[bytes]] = field(default_factory=dict)
     pieces: int = 0  # bytes of each write; 0 for all at once
     tools: bytes = b"[]"  # of the MCP server
     result: bytes = b"{}"
@@ -66,34 +66,34 @@ class Strangers:
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(ConnectionError, ValueError):
-            while asked := await request(reader):
-                answer = self._answer(asked)
+            while received := await request(reader):
+                answer = self._answer(received)
                 step = self.pieces or len(answer) or 1
                 for at in range(0, len(answer), step):
                     writer.write(answer[at : at + step])
                     await writer.drain()
                     if self.pieces:
                         await asyncio.sleep(0)
-                if asked.method != "POST" or not asked.path.startswith("/mcp"):
+                if received.method != "POST" or not received.path.startswith("/mcp"):
                     break
         writer.close()
 
-    def _answer(self, asked: Asked) -> bytes:
-        path = asked.path.partition("?")[0]
-        if said := self.said.get(path):
-            return said.pop(0)
+    def _answer(self, received: Asked) -> bytes:
+        path = received.path.partition("?")[0]
+        if prepared := self.answers.get(path):
+            return prepared.pop(0)
         if path.startswith("/mcp"):
-            return self._of_mcp(asked)
+            return self._of_mcp(received)
         if path.endswith("/chat/completions"):
             return MODEL_ANSWER.encode() + DONE.encode()
         if path.endswith("/messages"):
             return MODEL_ANSWER.encode() + DONE_BY_ANTHROPIC.encode()
         return b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
 
-    def _of_mcp(self, asked: Asked) -> bytes:
-        if asked.method != "POST":
+    def _of_mcp(self, received: Asked) -> bytes:
+        if received.method != "POST":
             return b"HTTP/1.1 405 No\r\ncontent-length: 0\r\n\r\n"
-        message = json.loads(asked.body)
+        message = json.loads(received.body)
         number = json.dumps(message.get("id")).encode()
         match message["method"]:
             case "initialize":
@@ -116,7 +116,7 @@ class Site:
     """All of it while it runs."""
 
     folder: Path
-    strangers: Strangers
+    upstreams: Upstreams
     client: httpx2.AsyncClient
     process: Process
     probe: Process
@@ -132,7 +132,7 @@ class Site:
         return self.folder / "work"
 
     async def seen(self) -> Seen:
-        """What the probe saw since it was asked last."""
+        """What the probe saw since the last call."""
         assert self.probe.stdin and self.probe.stdout
         self.probe.stdin.write(b"\n")
         async with asyncio.timeout(LIMIT_S):
@@ -189,12 +189,12 @@ untrusted = false
 
 
 @asynccontextmanager
-async def strangers() -> AsyncGenerator[Strangers, None]:
-    said = Strangers()
-    server = await asyncio.start_server(said.serve, "127.0.0.1", 0, limit=1 << 26)
-    said.port = server.sockets[0].getsockname()[1]
+async def upstreams() -> AsyncGenerator[Upstreams, None]:
+    made = Upstreams()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=1 << 26)
+    made.port = server.sockets[0].getsockname()[1]
     async with server:
-        yield said
+        yield made
 
 
 @asynccontextmanager
@@ -220,8 +220,8 @@ async def _site(folder: Path) -> AsyncGenerator[Site, None]:
     (folder / "work").mkdir(parents=True, exist_ok=True)
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
     log = folder / "log"
-    async with strangers() as said:
-        (folder / "dragoman.toml").write_text(settings(said.port))
+    async with upstreams() as others:
+        (folder / "dragoman.toml").write_text(settings(others.port))
         flags = ("--config", "dragoman.toml", "--data-dir", "data", "--workspace", "work", "--port", "0")
         places = [str(folder / one) if one in ("dragoman.toml", "data", "work") else one for one in flags]
         command = ("-m", "tests.support.fuzz.watched", "serve", *places, "--log-level", "warning")
@@ -236,7 +236,7 @@ async def _site(folder: Path) -> AsyncGenerator[Site, None]:
             url = f"http://127.0.0.1:{port}"
             async with httpx2.AsyncClient(base_url=url, timeout=LIMIT_S, trust_env=False, verify=NO_TLS) as client:
                 try:
-                    made = Site(folder, said, client, process, probe, log)
+                    made = Site(folder, others, client, process, probe, log)
                     await _warm(made)
                     yield made
                 finally:
@@ -262,9 +262,9 @@ async def _end(process: Process) -> None:
 
 
 async def _warm(made: Site) -> None:
-    """Imports and patterns of the first run are no stranger's doing."""
+    """Imports and patterns of the first run are not what a case costs."""
     for route in ROUTES:
-        if "{" not in route.path and route.name not in UNASKED:
+        if "{" not in route.path and route.name not in LEFT_OUT:
             await made.client.request(route.method, route.path, content=b"[")
     for endpoint in ("openai", "native", "anthropic"):
         answer = await made.client.post("/chat", json={"message": "Hello", "model": endpoint})

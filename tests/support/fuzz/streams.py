@@ -13,19 +13,19 @@ JSON = {"content-type": "application/json"}
 LOOK = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {"a": {}}}}
 
 
-def native_ends(said: str) -> int:
-    kinds = [kind for kind, _ in events(said)]
+def native_ends(frames: str) -> int:
+    kinds = [kind for kind, _ in events(frames)]
     ends = [number for number, kind in enumerate(kinds) if kind in ("run.finished", "run.failed")]
     return len(ends) if not ends or ends[-1] == len(kinds) - 1 else -1
 
 
 def counted(mark: str) -> Callable[[str], int]:
-    return lambda said: len(re.findall(mark, said))
+    return lambda frames: len(re.findall(mark, frames))
 
 
-def chat_ends(said: str) -> int:
+def chat_ends(frames: str) -> int:
     """An error stands for the last line of the format."""
-    return len(re.findall(r"(?m)^data: \[DONE\]$", said)) or len(re.findall(r'(?m)^data: \{"error"', said))
+    return len(re.findall(r"(?m)^data: \[DONE\]$", frames)) or len(re.findall(r'(?m)^data: \{"error"', frames))
 
 
 LaneBody = Callable[[str, str], dict[str, Any]]
@@ -66,13 +66,13 @@ LANES: dict[str, tuple[LaneBody, Callable[[str], int]]] = {
 async def streamed(site: Site, lane: str, body: dict[str, Any]) -> tuple[str, str]:
     """The stream of one turn, and what is wrong with it."""
     response = await site.client.post(lane, json=body)
-    said = response.text
-    if response.status_code == 500 or '"internal"' in said:
-        return said, f"{lane}: {response.status_code} {said[-300:]}"
+    frames = response.text
+    if response.status_code == 500 or '"internal"' in frames:
+        return frames, f"{lane}: {response.status_code} {frames[-300:]}"
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        return said, ""
-    ends = LANES[lane][1](said)
-    return said, "" if ends == 1 else f"{lane}: {ends} ends: {said[-200:]!r}"
+        return frames, ""
+    ends = LANES[lane][1](frames)
+    return frames, "" if ends == 1 else f"{lane}: {ends} ends: {frames[-200:]!r}"
 
 
 async def fine(site: Site, method: str, path: str, **request: Any) -> tuple[Any, str]:

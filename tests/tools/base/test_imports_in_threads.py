@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -32,3 +35,19 @@ async def test_two_modules_are_imported_one_after_the_other(tmp_path: Path, monk
     monkeypatch.syspath_prepend(tmp_path)
     modules = await asyncio.gather(*map(import_in_thread, ("importing_first", "importing_second")))
     assert [module.MET for module in modules] == [False, False]
+
+
+async def test_the_loop_does_not_wait_for_a_module_that_another_thread_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = ModuleType("importing_gate")
+    gate.begun, gate.may_end = threading.Event(), threading.Event()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "importing_gate", gate)
+    slow = "import importing_gate as gate\ngate.begun.set()\nassert gate.may_end.wait(10)\n"
+    (tmp_path / "importing_slowly.py").write_text(slow)
+    monkeypatch.syspath_prepend(tmp_path)
+    first = asyncio.create_task(import_in_thread("importing_slowly"))
+    await asyncio.to_thread(gate.begun.wait)
+    second = asyncio.create_task(import_in_thread("importing_slowly"))
+    asyncio.get_running_loop().call_soon(gate.may_end.set)  # by the loop, which must not wait
+    assert await first is await second

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
 
+from tools.base.schema_limits import LONGEST_PATTERN, MAX_S, _validator
 from tools.base.schemas import argument_error
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer", "minimum": 1, "maximum": 9}
@@ -92,8 +94,13 @@ EVIL = "^(a|aa)+$"
 
 @pytest.mark.parametrize(
     "schema",
-    [doubling(40), an_object(a={"pattern": EVIL}), {"type": "object", "patternProperties": {EVIL: STRING}}],
-    ids=["references", "pattern", "pattern of names"],
+    [
+        doubling(40),
+        an_object(a={"pattern": EVIL}),
+        {"type": "object", "patternProperties": {EVIL: STRING}},
+        {"additionalProperties": False, "patternProperties": {EVIL: STRING}},
+    ],
+    ids=["references", "pattern", "pattern of names", "other names than of a pattern"],
 )
 def test_a_check_that_never_ends_is_given_up(schema: dict[str, Any]) -> None:
     endless = "a" * 60 + "!"
@@ -116,6 +123,43 @@ def test_a_check_of_many_branches_for_many_items_is_given_up(items: dict[str, An
     assert complaint is not None and "take too long to check" in complaint
 
 
+DEEP = [list(range(9_000))]
+SLOW = "^(.*?,){3}P"  # of the third power: some milliseconds for each text, within the limit of one
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"allOf": [{"uniqueItems": True}] * 2_000}, DEEP),
+        ({"anyOf": [STRING] * 2_000}, DEEP),
+        ({"anyOf": [{"type": "integer"}] * 2_000}, "x\n" * 200_000),
+        ({"items": {"not": {"pattern": SLOW}}}, [f"{number}{',' * 120}" for number in range(3_000)]),
+    ],
+    ids=["compared", "shown", "long text", "patterns"],
+)
+def test_a_check_has_a_limit_of_time_whatever_a_step_costs(schema: dict[str, Any], value: object) -> None:
+    began = time.thread_time()
+    complaint = argument_error("tool", an_object(a=schema), {"a": value})
+    assert complaint is not None and "take too long to check" in complaint
+    assert time.thread_time() - began < 20 * MAX_S, "with the reading of the schema; else seconds and minutes"
+
+
+def test_names_of_a_pattern_are_no_further_ones() -> None:
+    schema = an_object(a=STRING) | {"additionalProperties": False, "patternProperties": {"^n_": INTEGER}}
+    assert argument_error("tool", schema, {"a": "x", "n_x": 1}) is None
+    complaint = argument_error("tool", schema, {"n_x": 1, "b": 1})
+    assert complaint is not None and "'b' was unexpected" in complaint
+
+
+def test_a_schema_that_is_wrong_is_read_once() -> None:
+    wrong = an_object(a={"type": "no such type", "title": "read once"})
+    complaints = {argument_error("tool", wrong, {"a": 1}) for _ in range(3)}
+    before = _validator.cache_info()
+    complaints.add(argument_error("tool", wrong, {"a": 1}))
+    assert len(complaints) == 1
+    assert _validator.cache_info().misses == before.misses
+
+
 @pytest.mark.parametrize(
     ("items", "is_unique"),
     [
@@ -135,6 +179,7 @@ def test_bounded_patterns_still_say_no() -> None:
     assert complaint is not None and 'wanted pattern "^[a-z]+$"' in complaint
     assert argument_error("tool", doubling(3), {"a": "x"}) is None
     assert argument_error("tool", {"patternProperties": {"^n_": INTEGER}}, {"n_x": "1"}) is not None
+    assert argument_error("tool", an_object(a={"pattern": "x" * (LONGEST_PATTERN + 1)}), {"a": "A"}) is None
 
 
 def test_the_checker_is_not_loaded_before_the_first_call() -> None:

@@ -1,4 +1,4 @@
-/** How much a frame says: one that says more keeps the page from drawing. */
+/** The rate of a frame's messages: too many would keep the page from drawing. */
 
 const MOST = 200; // messages of one second; of those with more weight fewer
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -14,8 +15,8 @@ import pytest
 
 from app.core.events import Notice
 from app.core.log_context import task_of_run
-from app.core.provider import Piece, TextChunk, TextPiece
-from app.core.time_slice import BYTES, CHARACTERS, SLICE_S, TimeSlice, Turns, in_heavy_thread, parts
+from app.core.provider import PictureChunk, Piece, TextChunk, TextPiece
+from app.core.time_slice import BYTES, CHARACTERS, HEAVY, SLICE_S, TimeSlice, Turns, in_heavy_thread, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
 from app.policy.guards import Guards
@@ -24,6 +25,7 @@ from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
 from app.transcript.unfit_arguments import MOST_VALUES, unfit
 from parsing import CallDelta, Thought
+from tests.support.models.pictures import png
 from tests.support.parsing.quoting import conversation
 
 pytestmark = pytest.mark.anyio
@@ -186,6 +188,53 @@ async def test_a_caller_that_is_cancelled_waits_for_the_thread() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert has_ended
+
+
+async def test_principals_take_turns_in_the_thread() -> None:
+    """Ten long works of one wait for it; that of another waits for one of them, and one that is cancelled for none."""
+    begun, may_end, done = threading.Event(), threading.Event(), list[str]()
+
+    def first() -> None:
+        begun.set()
+        may_end.wait()
+
+    def start(principal: str, work: Callable[[], object]) -> asyncio.Task[None]:
+        async def run() -> None:
+            await in_heavy_thread(work)
+
+        return task_of_run(run(), principal, "session", principal)
+
+    tasks = [start("mallory", first), *(start("mallory", partial(done.append, "mallory")) for _ in range(9))]
+    await asyncio.to_thread(begun.wait)
+    ann, bob = (start(name, partial(done.append, name)) for name in ("ann", "bob"))
+    await asyncio.sleep(0)
+    for cancelled in (tasks.pop(), bob):
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled  # although the thread is busy
+    may_end.set()
+    await asyncio.gather(*tasks, ann)
+    assert done == ["ann", *["mallory"] * 8]
+
+
+async def test_only_what_is_read_again_goes_to_the_thread() -> None:
+    """A picture is stored by way of the event loop, and a thought of any length is decided as it comes."""
+    threads = list[int]()
+    reply = Reply(
+        TOOLS,
+        fences=lambda: False,
+        new_id=iter(map(str, range(10))).__next__,
+        keep_file=lambda _: threads.append(threading.get_ident()),
+    )
+    for _ in range(HEAVY // CHARACTERS + 2):
+        list(reply.add(TextChunk("<think>\n" if not reply.characters else "word " * (CHARACTERS // 5))))
+    assert reply.undecided < CHARACTERS
+    list(reply.add(TextChunk('</think>\n<tool_call>\n{"name": "bash", "arguments": {"command": "')))
+    for _ in range(HEAVY // CHARACTERS + 2):
+        list(reply.add(TextChunk("word " * (CHARACTERS // 5))))
+    assert reply.undecided > HEAVY
+    list(await reply.added(PictureChunk(png())))
+    assert threads == [threading.get_ident()]
 
 
 @pytest.mark.parametrize(("values", "is_fit"), [(MOST_VALUES - 1, True), (MOST_VALUES, False)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from threading import get_ident
+from typing import Any, ClassVar
 
 import pytest
 
@@ -79,8 +81,27 @@ async def test_other_pieces_pass_at_once() -> None:
         (CALL, False),
     ],
 )
-def test_a_server_that_ignores_the_format_is_found_out(wrote: str, ignored: bool) -> None:
-    assert TextFormat(OBJECT, TOOLS).is_ignored(wrote) is ignored
+async def test_a_server_that_ignores_the_format_is_found_out(wrote: str, ignored: bool) -> None:
+    assert await TextFormat(OBJECT, TOOLS).is_ignored(wrote) is ignored
+
+
+class Noted(dict[str, Any]):
+    """A schema that notes the threads that read it."""
+
+    threads: ClassVar = set[int]()
+
+    def get(self, *arguments: Any) -> Any:
+        self.threads.add(get_ident())
+        return super().get(*arguments)
+
+
+async def test_json_is_looked_for_beside_the_loop() -> None:
+    """In a long text that takes half a second and more."""
+    wanted = TextFormat({"type": "json_schema", "json_schema": Noted(schema={"type": "object"})}, TOOLS)
+    async with aclosing(in_format(sent(TextChunk(JSON), Finished("stop")), wanted)) as found:
+        assert [piece async for piece in found] == [TextChunk(JSON), Finished("stop")]
+    assert not await wanted.is_ignored(JSON)
+    assert Noted.threads and get_ident() not in Noted.threads
 
 
 def test_text_is_recorded_as_it_is_taken() -> None:

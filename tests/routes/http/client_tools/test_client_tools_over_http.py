@@ -294,3 +294,11 @@ async def test_an_answer_that_is_to_be_json_is_nothing_else(tmp_path: Path, repl
         events = await relayed(served, [Message("user", "Weather?", at=1.0)], response_format=JSON_FORMAT)
         assert "".join(one["text"] for one in of_kind(events, "text.delta")) == '{"sky": "grey"}'
         assert not of_kind(events, "text.reclassified")
+
+
+async def test_json_is_looked_for_in_a_long_answer_beside_the_loop(tmp_path: Path) -> None:
+    """`serving` fails where the loop is held: for this answer it would be for half a second and more."""
+    reply = "```json\n{" + ",".join(f"'k{number}':{number}" for number in range(3_000)) + "}\n```\n"
+    async with asyncio.timeout(60), serving(tmp_path, Scripted([reply * 16])) as served:
+        events = await relayed(served, [Message("user", "Weather?", at=1.0)], response_format=JSON_FORMAT)
+    assert "".join(one["text"] for one in of_kind(events, "text.delta")) == reply * 16

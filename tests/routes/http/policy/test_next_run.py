@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ import pytest
 
 from app.models.scripted import Scripted
 from tests.support.mcp.served import helper, settled, until_gone, write_list
+from tests.support.server.events import of_kind
 from tests.support.server.serving import Served, serving
 
 pytestmark = pytest.mark.anyio
@@ -71,12 +74,12 @@ async def learn_secret(served: Served, folder: Path, session: str) -> None:
 async def accept_project(served: Served, folder: Path, session: str) -> None:
     (folder / "work/AGENTS.md").write_text("Use tabs.")
     [file] = (await served.client.get("/project")).json()["files"]
-    wish = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}
-    assert (await served.client.post("/project", json=wish)).status_code == 200
+    body = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}
+    assert (await served.client.post("/project", json=body)).status_code == 200
 
 
 async def change_project(served: Served, folder: Path, session: str) -> None:
-    (folder / "work/AGENTS.md").write_text("Use tabs. Nobody has accepted this.")
+    (folder / "work/AGENTS.md").write_text("Use tabs. This is not accepted.")
 
 
 async def add_server(served: Served, folder: Path, session: str) -> None:
@@ -124,6 +127,33 @@ async def test_the_next_run_begins_with_each_change(tmp_path: Path) -> None:
             assert not case.is_seen(await next_run()), f"{name}: as it was"
             await case.change(served, tmp_path, session)
             assert case.is_seen(await next_run()), name
+
+
+FILES = {
+    "data/persona/local/SOUL.md": "You are Iris.",
+    "data/skills/roses/SKILL.md": "---\nname: roses\ndescription: How to cut roses.\n---\nIn March.",
+    "work/AGENTS.md": "Use tabs.",
+    "work/.agents/skills/tulips/SKILL.md": "---\nname: tulips\ndescription: How to plant.\n---\nIn autumn.",
+}
+
+
+async def test_the_first_file_of_each_kind_is_seen(tmp_path: Path) -> None:
+    model = Scripted(["Good."], repeat=True)
+    async with asyncio.timeout(60), serving(tmp_path, model) as served:
+
+        async def is_seen() -> bool:
+            notices = of_kind(await served.chat(), "notice")
+            prompt = model.requests[-1].opening()[0].text
+            return "Iris" in prompt or "roses" in prompt or any(one["code"] == "project_files" for one in notices)
+
+        for path, text in FILES.items():
+            assert not await is_seen(), f"{path}: not there yet"
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+            assert await is_seen(), path
+            (tmp_path / path).unlink()
+            with suppress(OSError):  # its folder is the workspace
+                (tmp_path / path).parent.rmdir()
 
 
 async def test_a_pause_stops_the_next_run(tmp_path: Path) -> None:

@@ -13,13 +13,16 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.log.run_stream import PAGE_SIZE
 from app.models.scripted import Line, Pause, Scripted
+from routes.protocol.sse import PING_S
 from routes.server import create_server
+from tests.support.access.people import connected, port_of
 from tests.support.nightly import at_night
 from tests.support.server.serving import Served, listening, serving, until
 
 pytestmark = pytest.mark.anyio
 
-ASKED = [{"role": "user", "content": "x"}]
+LONG_BODY = "x" * 100_000
+MESSAGES = [{"role": "user", "content": "x"}]
 WATCHERS, STALLED, ROUNDS = at_night((100, 50, 40), (25, 20, 15))
 
 
@@ -72,6 +75,31 @@ async def test_watchers_that_stall_do_not_hold_up_the_others(tmp_path: Path) -> 
         assert len(await body(served, run)) > 4_000_000
 
 
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        (f"content-length: {len(LONG_BODY)}\r\n\r\n", LONG_BODY),
+        ("\r\n", "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+    ],
+    ids=["a long body", "a request behind it"],
+)
+async def test_a_client_that_leaves_is_noticed_although_nothing_more_is_read_of_it(
+    tmp_path: Path, head: str, rest: str
+) -> None:
+    provider = Scripted([["Sure! ", Pause(asyncio.Event())]])
+    async with asyncio.timeout(60), serving(tmp_path, provider) as served, aclosing(served.turn(message="x")) as turn:
+        run, presence = (await until(turn, "run.started"))["run"], served.services.presence
+        await until(turn, "text.delta")
+        before = presence.streams("local")
+        async with connected(port_of(served)) as (reader, writer):
+            writer.write(f"GET /runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n{head}{rest}".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            assert presence.streams("local") == before + 1
+        async with asyncio.timeout(PING_S - 1):  # nothing is written meanwhile, which would fail
+            while presence.streams("local") > before:  # noqa: ASYNC110 (what is waited for has no event)
+                await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_watcher_holds_little_however_long_the_log(tmp_path: Path, *, live: bool) -> None:
     wait = [Pause(asyncio.Event())] if live else []
@@ -104,8 +132,8 @@ async def test_a_reader_at_the_end_is_told_not_to_come_back(tmp_path: Path) -> N
     [
         ("/chat", {"message": "x"}, "run.finished"),
         ("/chat", {"message": "x", "temporary": True}, "run.finished"),
-        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": ASKED, "stream": True}, "[DONE]"),
-        ("/v1/chat/completions", {"model": "scripted", "messages": ASKED, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "dragoman/agent", "messages": MESSAGES, "stream": True}, "[DONE]"),
+        ("/v1/chat/completions", {"model": "scripted", "messages": MESSAGES, "stream": True}, "[DONE]"),
         ("/v1/responses", {"model": "dragoman/agent", "input": "x", "stream": True}, "response.output_text.done"),
     ],
 )
@@ -128,8 +156,8 @@ async def test_text_that_is_waited_for_is_written_without_the_task_of_the_stream
 
         async with listening(counted) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             async with client.stream("POST", path, json=request_body) as response:
-                async for block in response.aiter_text():
-                    text += block
+                async for block in response.aiter_bytes():
+                    text += block.decode()
                     for word, pause in zip(words, pauses, strict=True):
                         if word in text:
                             pause.event.set()

@@ -1,4 +1,4 @@
-"""Answers of strangers: models and their lists, MCP servers, web pages."""
+"""Answers of other servers: models and their lists, MCP servers, web pages."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def model_answer(door: str, endpoints: tuple[str, ...], lanes: tuple[str, ...]) 
 
     async def send(site: Site, case: Case) -> str:
         path = "/a/v1/messages" if case.how["format"] == "anthropic" else "/v1/chat/completions"
-        site.strangers.pieces = case.how["pieces"] if len(case.body) < 50_000 else 0
-        site.strangers.said = {path: [answer(case.body, case.how)]}
+        site.upstreams.pieces = case.how["pieces"] if len(case.body) < 50_000 else 0
+        site.upstreams.answers = {path: [answer(case.body, case.how)]}
         body = LANES[case.how["lane"]][0](f"{case.how['endpoint']}/m", "Hello")
         body |= {"threadId": f"t{id(case)}"} if "threadId" in body else {}
         body |= {"id": f"c{id(case)}"} if "id" in body else {}
         try:
             return (await streamed(site, case.how["lane"], body))[1]
         finally:
-            site.strangers.said, site.strangers.pieces = {}, 0
+            site.upstreams.answers, site.upstreams.pieces = {}, 0
 
     return Door(door, generate, send)
 
@@ -122,18 +122,18 @@ async def send_to_mcp(site: Site, case: Case) -> str:
         sent = {} if case.how else json.loads(case.body)
     except (ValueError, RecursionError):
         return ""  # it was cut
-    said = site.strangers
-    said.tools = dumped(sent.get("tools", [{"name": "echo", "inputSchema": {"type": "object"}}]))
-    said.result = dumped(sent.get("result", {"content": []}))
+    others = site.upstreams
+    others.tools = dumped(sent.get("tools", [{"name": "echo", "inputSchema": {"type": "object"}}]))
+    others.result = dumped(sent.get("result", {"content": []}))
     if case.how:
-        said.tools = case.body if case.how["raw"] == "tools" else said.tools
-        said.result = case.body if case.how["raw"] == "result" else said.result
+        others.tools = case.body if case.how["raw"] == "tools" else others.tools
+        others.result = case.body if case.how["raw"] == "result" else others.result
     try:
-        _, wrong = await fine(site, "POST", "/mcp/servers", json={"name": "f", "url": f"{said.url}/mcp"})
+        _, wrong = await fine(site, "POST", "/mcp/servers", json={"name": "f", "url": f"{others.url}/mcp"})
         if wrong:
             return wrong
         call = {"name": "mcp__f__echo", "arguments": json.dumps(sent.get("arguments", {}))}
-        said.said = {"/v1/chat/completions": [native(call)]}
+        others.answers = {"/v1/chat/completions": [native(call)]}
         for path in ("/tools", "/mcp/servers", "/mcp/servers/f"):
             _, wrong = await fine(site, "GET", path)
             if wrong:
@@ -142,7 +142,7 @@ async def send_to_mcp(site: Site, case: Case) -> str:
         return wrong
     finally:
         await site.client.delete("/mcp/servers/f")
-        said.said, said.tools, said.result = {}, b"[]", b"{}"
+        others.answers, others.tools, others.result = {}, b"[]", b"{}"
 
 
 def models_case(rng: random.Random, most: int) -> Case:
@@ -156,18 +156,18 @@ def models_case(rng: random.Random, most: int) -> Case:
 
 async def send_to_models(site: Site, case: Case) -> str:
     """An endpoint that answers so, added and listed."""
-    told = whole("application/json", case.body)
+    listed = whole("application/json", case.body)
     paths = ("/f/v1/models", "/f/props", "/f/api/tags", "/f/api/show", "/f/version", "/f/v1/models/m", "/f/health")
-    site.strangers.said = {path: [told] * 3 for path in paths}
+    site.upstreams.answers = {path: [listed] * 3 for path in paths}
     try:
-        body = {"name": "fuzzed", "url": f"{site.strangers.url}/f/v1"}
+        body = {"name": "fuzzed", "url": f"{site.upstreams.url}/f/v1"}
         wrongs = [(await fine(site, "POST", "/endpoints", json=body))[1]]
         wrongs += [(await fine(site, "GET", path))[1] for path in ("/endpoints", "/v1/models", "/options")]
         wrongs.append((await streamed(site, "/chat", LANES["/chat"][0]("fuzzed", "Hello")))[1])
         return next(filter(None, wrongs), "")
     finally:
         await site.client.delete("/endpoints/fuzzed")
-        site.strangers.said = {}
+        site.upstreams.answers = {}
 
 
 def web_case(rng: random.Random, most: int) -> Case:
@@ -181,9 +181,12 @@ def web_case(rng: random.Random, most: int) -> Case:
 
 
 async def send_to_web(site: Site, case: Case) -> str:
-    fetch = {"name": "web_fetch", "arguments": json.dumps({"url": f"{site.strangers.url}/page"})}
-    site.strangers.said = {"/v1/chat/completions": [native(fetch)], "/page": [whole(case.how["kind"], case.body)] * 2}
+    fetch = {"name": "web_fetch", "arguments": json.dumps({"url": f"{site.upstreams.url}/page"})}
+    site.upstreams.answers = {
+        "/v1/chat/completions": [native(fetch)],
+        "/page": [whole(case.how["kind"], case.body)] * 2,
+    }
     try:
         return (await streamed(site, "/chat", LANES["/chat"][0]("native/m", "Read.")))[1]
     finally:
-        site.strangers.said = {}
+        site.upstreams.answers = {}
