@@ -90,7 +90,7 @@ def test_a_worker_has_all_routes_from_its_start(tmp_path: Path) -> None:
     with worker:
         ended = subprocess.run(
             [sys.executable, *words, *folders],
-            stdin=worker,
+            stdin=worker.fileno(),
             env=environ,
             cwd=ROOT,
             capture_output=True,
