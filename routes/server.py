@@ -50,7 +50,7 @@ from routes.protocol.redaction_middleware import RedactionMiddleware
 from routes.protocol.requests import ChatRequest
 from routes.protocol.route import Route
 from routes.services import Services, open_services
-from routes.workers.channel import Channel, Place
+from routes.workers.channel import Channel, Place, socket_of_parent
 from routes.workers.listening import CannotServe, listen
 from tools.base.patterns import compile_all
 from tools.base.tasks import alone, in_background, wait_at_most
@@ -123,7 +123,8 @@ def _late_routes(services: Services, more_lanes: Sequence[Lane], server: Streami
 def serve(loaded: Loaded, place: Place | None = None) -> int:
     """Run until a signal stops it, as a worker if it has a place. Exit code 1 when it cannot start, with the reason."""
     announcements = Announcements(loaded.settings.log_format == "json")
-    (log_as_json if announcements.as_records else log_as_text)(loaded.settings.log_level)
+    log = log_as_json if announcements.as_records else log_as_text
+    log(loaded.settings.log_level, place.number if place else 0)
     try:
         if place:
             _run(loaded.settings.as_worker(place.number, place.port), None)
@@ -154,7 +155,7 @@ def _run(settings: Settings, listener: socket.socket | None) -> None:
 
 async def _serve(settings: Settings, listener: socket.socket | None) -> None:
     """Serve what comes in at the listener; without one, what the parent hands over."""
-    channel = None if listener else Channel()
+    channel = None if listener else Channel(socket_of_parent())
     async with (
         open_services(settings) as services,
         in_background(services.runs.peers.on_duty("temporary", partial(end_temporary_forever, services)), "temporary"),
@@ -180,7 +181,7 @@ async def _serve(settings: Settings, listener: socket.socket | None) -> None:
         tame_garbage_collector()
         watching = asyncio.create_task(OpenFileLimit().watch_forever(), name="open files")
         try:
-            with watched_loop(services.metrics, settings.data_dir) if settings.loop_watchdog else nullcontext():
+            with watched_loop(services.metrics, settings.own_dir) if settings.loop_watchdog else nullcontext():
                 await _Server(config, services, channel).serve([listener] if listener else [])
         finally:
             watching.cancel()
@@ -229,7 +230,7 @@ class _Server(uvicorn.Server):
         await self._announce()
         self._loop.call_later(WARM_UP_AFTER_S, self._loop.run_in_executor, None, warm_up)
         if self._channel:
-            self._channel.open(self._new_protocol, self._bury, self._leave)
+            self._channel.open(self._new_protocol, self._leave)
 
     def _new_protocol(self) -> asyncio.Protocol:
         """Return the protocol of a connection, as uvicorn makes it for one of its own listeners."""
@@ -238,10 +239,6 @@ class _Server(uvicorn.Server):
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
         )
         return made
-
-    def _bury(self, worker: int) -> None:
-        """Another worker has died: take its runs over."""
-        self._burying = self._loop.create_task(self._services.replication.bury_worker(worker), name="bury worker")
 
     def _leave(self) -> None:
         """The parent has ended, or wants this worker to end."""

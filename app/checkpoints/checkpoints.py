@@ -150,11 +150,12 @@ class Checkpoints(WorkspaceScans):
         """Hold a workspace for a look at it, or for more."""
         folder.users += 1
         try:
-            async with folder.lock, self._apart(folder):
-                async with self._quiet:
+            async with folder.lock:
+                async with self._quiet:  # before the lock of all workers: what tidies waits for that in here
                     self._looking += 1
                 try:
-                    yield
+                    async with self._apart(folder):
+                        yield
                 finally:
                     async with self._quiet:
                         self._looking -= 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from app.storage.changes import StoreFailed
 from app.storage.data_dir import make_private, make_private_file
@@ -16,6 +18,7 @@ from tools.base.rights import Role
 from tools.base.workspace import OwnFolder, directory, inside
 
 PEOPLE = "people"
+AGAIN_S = 0.1  # between two tries of a lock
 
 
 class FolderUnsafe(Exception):
@@ -59,11 +62,12 @@ def folder_below(workspace: Path, name: str) -> OwnFolder:
 
 
 @contextmanager
-def lock_data_dir(data_dir: Path) -> Iterator[None]:
+def lock_data_dir(data_dir: Path, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock of the data directory, which is for one server at a time. Raises StoreFailed.
 
-    At its start a server goes on with all runs that have not ended.
+    At its start a server goes on with all runs that have not ended. Blocks for `wait_s` at most.
     """
+    until = time.monotonic() + wait_s
     try:
         make_private(data_dir)
         make_private_file(data_dir / "lock")
@@ -71,12 +75,20 @@ def lock_data_dir(data_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderUnusable(data_dir, "data_dir", error) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
-            raise StoreFailed(message) from None
+        while not _locks(lock):
+            if time.monotonic() > until:
+                message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
+                raise StoreFailed(message)
+            time.sleep(AGAIN_S)
         yield
+
+
+def _locks(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class FolderUnusable(StoreFailed):

@@ -232,10 +232,7 @@ class Settings(
     @property
     def own_dir(self) -> Path:
         """The folder of what only this worker may use: the data directory itself for the first, or only, one."""
-        return self.dir_of_worker(self._worker)
-
-    def dir_of_worker(self, number: int) -> Path:
-        return self.data_dir if number == 1 else self.data_dir / "workers" / str(number)
+        return self.data_dir if self._worker == 1 else self.data_dir / "workers" / str(self._worker)
 
     def mode_of(self, role: Role) -> ApprovalMode:
         """The approval mode of runs whose request names none."""

@@ -57,7 +57,14 @@ def redacted_logs(redactor: Redactor) -> Iterator[None]:
 
 
 class JsonFormatter(logging.Formatter):
-    """Time (RFC 3339), level, logger, message, ids of request, run, session and principal, and a traceback."""
+    """Time (RFC 3339), level, logger, message, ids of request, run, session and principal, and a traceback.
+
+    With the number of this worker, if it is one of several.
+    """
+
+    def __init__(self, worker: int = 0) -> None:
+        super().__init__()
+        self._worker = worker
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {
@@ -66,6 +73,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": message_of(record),
         }
+        fields |= {"worker": self._worker} if self._worker else {}
         fields |= {name: value for name, value in asdict(log_context()).items() if value}
         if record.name == ACCESS and isinstance(record.args, tuple) and len(record.args) == len(ACCESS_FIELDS):
             fields |= zip(ACCESS_FIELDS, record.args, strict=True)
@@ -89,18 +97,18 @@ def message_of(record: logging.LogRecord) -> str:
         return str(record.msg)
 
 
-def log_as_json(level: str) -> None:
+def log_as_json(level: str, worker: int = 0) -> None:
     """Write all that is logged in this process to stderr as JSON: warnings of Python and unforeseen errors, too."""
-    _log_to_stderr(level, JsonFormatter())
+    _log_to_stderr(level, JsonFormatter(worker))
     logging.getLogger(OWN).setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _log_unforeseen
     threading.excepthook = _log_in_thread
 
 
-def log_as_text(level: str) -> None:
+def log_as_text(level: str, worker: int = 0) -> None:
     """Write messages to stderr, as Python does without any configuration, but from this level on."""
-    _log_to_stderr(level, None)
+    _log_to_stderr(level, logging.Formatter(f"worker {worker}: %(message)s") if worker else None)
 
 
 def _log_to_stderr(level: str, formatter: logging.Formatter | None) -> None:

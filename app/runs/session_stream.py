@@ -18,7 +18,7 @@ from app.storage.runs import EventRow, RunRow
 from app.storage.store import Store
 from tools.base.tasks import wait_at_most
 
-AGAIN_S = 1.0  # until a store that has failed is asked again
+AGAIN_S = 1.0  # until a store that has failed is asked again, or for a run that has not ended
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,8 @@ class Following(Struct, frozen=True):
                             yield one
                     if await self.store.session(session) is None:
                         return
-                    await changed.wait()
+                    # Nothing may tell of a run that another server has, and this one could not follow for a while.
+                    await wait_at_most(None if at.over else AGAIN_S, changed)
                 except StoreFailed as failure:
                     _log.warning("stream of session %s interrupted, retrying: %s", session, failure)
                     await wait_at_most(AGAIN_S, changed)

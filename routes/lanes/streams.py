@@ -87,6 +87,8 @@ async def _collect(pages: Pages, answer: Answer, *, asks: bool) -> None:
             answer.add(row)
             if asks and row.type == ApprovalRequired.type:
                 return
+    if not (answer.reason or answer.failure):  # the run goes on, but not here
+        answer.reason = "server_stopped"
 
 
 async def watch_leaving(receive: Receive, end: Callable[[], None]) -> None:

@@ -77,9 +77,6 @@ class Replication(Protocol):
     def following(self, held: Held) -> AbstractAsyncContextManager[None]:
         """Let what is held follow the other servers. Raises StoreFailed."""
 
-    async def bury_worker(self, number: int) -> None:
-        """Take over at once from a worker that is known to be dead."""
-
     async def end_all_elsewhere(self) -> None:
         """End what runs at the others. Raises StoreFailed."""
 
@@ -116,9 +113,6 @@ class OneServer:
     @asynccontextmanager
     async def following(self, held: Held) -> AsyncGenerator[None, None]:
         yield
-
-    async def bury_worker(self, number: int) -> None:
-        """There is no other server."""
 
     async def end_all_elsewhere(self) -> None:
         """There is no other server."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from app.budget.places import SharedPlaces
 from app.budget.tallies import StoredTallies
-from app.config.folders import lock_data_dir
 from app.config.settings import Settings
 from app.metrics.recorder import Metrics, Reading
 from app.metrics.table import FENCED, LEASE_LEFT_SECONDS, TAKEOVERS
@@ -26,7 +25,6 @@ from app.runs.run_manager import RunManager
 from app.runs.shared.home_watch import HomeWatch, limit_in
 from app.runs.shared.shared_jobs import SharedJobs
 from app.runs.shared.shared_runs import SharedRuns
-from app.storage.changes import StoreFailed
 from app.storage.postgres.store import PostgresStore
 from app.storage.store import Store
 from routes.replication.one_server import Held, RunParts
@@ -98,12 +96,6 @@ class SeveralServers:
 
     def _changed(self, kind: str, part: str) -> None:
         self._sharing.announce({kind: frozenset({part})})
-
-    async def bury_worker(self, number: int) -> None:
-        """Take its runs from a worker that has died. One that has begun again has its lock, and has done it."""
-        folder = self._settings.dir_of_worker(number)
-        with suppress(StoreFailed), lock_data_dir(folder):
-            await self.peers.bury_at(str(folder.resolve()))
 
     async def end_all_elsewhere(self) -> None:
         await self._sharing.ask_others(END_ALL, {})

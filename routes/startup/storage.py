@@ -28,6 +28,8 @@ from app.storage.store import Store
 from routes.replication.one_server import OneServer, Replication
 from tools.base.tasks import in_background
 
+LEAVES_S = 10.0  # for the end of a server, beside what the settings give it
+
 OpenStore = Callable[[Path], Awaitable[Store]]
 
 
@@ -48,7 +50,9 @@ async def opened_storage(settings: Settings, open_database: OpenStore | None) ->
     async with AsyncExitStack() as stack:
         redactor = Redactor(secrets_of(settings))
         stack.enter_context(redacted_logs(redactor))
-        stack.enter_context(lock_data_dir(settings.own_dir))
+        # The worker of a parent that has died may still drain.
+        leaves_s = settings.drain_delay_s + settings.shutdown_grace_s + LEAVES_S if settings.workers > 1 else 0.0
+        stack.enter_context(lock_data_dir(settings.own_dir, leaves_s))
         open_database = open_database or partial(open_store, url=settings.postgres_url)
         store = await open_database(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)

@@ -5,8 +5,8 @@ hash (SO_REUSEPORT; what waits at a worker that ends is lost), and the other giv
 load is even, a worker that starts or leaves is given nothing, and no connection is refused while one of them is there.
 
 Each worker is a replica as any other, with a process of its own, started as this one was: after an upgrade SIGHUP
-replaces them one by one by the new version. The parent holds the terminal and the signals, and tells another worker
-at once which one has died. It loads nothing of a server.
+replaces them one by one by the new version. One that has died is started again, and frees the runs that it had. The
+parent holds the terminal and the signals. It loads nothing of a server.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from app.redaction.logs import OWN, log_as_json, log_as_text
 from routes.protocol.announcements import Announcements
 from routes.workers.channel import CLOSED, LEAVING, READY
 from routes.workers.listening import CannotServe, listen
+from tools.base.tasks import wait_at_most
 from tools.process.signals import reset_signals
 
-BURST = 64  # connections that are taken before the loop goes on
-NO_FILES_S = 0.1  # until the next try, when no more files can be open
+AGAIN_S = 0.1  # until the next try, when no more files can be open, or no worker keeps up
 DELAYS_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a worker is started again
 STEADY_S = 60.0  # a worker that lived longer did not fail at its start
 _log = logging.getLogger(OWN)
@@ -48,13 +48,16 @@ def serve_workers(settings: Settings, command: Sequence[str], environ: Mapping[s
 
 
 class Worker:
-    """One of the servers: its `process` of now, if it has one, and how many `connections` that has."""
+    """One of the servers: its `process` of now, if it has one, and how many `connections` that has.
+
+    `given` are all that it ever had.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: Process | None = None
         self.channel: socket.socket | None = None
-        self.connections = 0
+        self.connections = self.given = 0
         self.takes = False  # connections
         self.has_served = False  # at any time
         self.is_replaced = False  # it leaves, and the next one is to start at once
@@ -68,7 +71,9 @@ class Worker:
             socket.send_fds(self.channel, [b"."], [connection.fileno()])
         except OSError:
             return False
+        connection.close()
         self.connections += 1
+        self.given += 1
         return True
 
     def retire(self) -> None:
@@ -98,7 +103,7 @@ class Parent:
         self._command = command
         self._environ = environ
         self._workers: list[Worker] = []
-        self._turns: list[Worker] = []  # of those that have as many connections
+        self._held: socket.socket | None = None  # a connection that no worker had room for
         self._stopping = asyncio.Event()
         self._is_accepting = False
         self._replacing: asyncio.Task[None] | None = None
@@ -113,7 +118,6 @@ class Parent:
         if not os.isatty(0):  # else it is a terminal that hangs up
             self._loop.add_signal_handler(signal.SIGHUP, self._replace_all)
         self._workers = [Worker(number) for number in range(1, count + 1)]
-        self._turns = [*self._workers]
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep(self._workers[0]))
             await self._workers[0].settled.wait()
@@ -138,21 +142,34 @@ class Parent:
             if worker.is_replaced:
                 worker.is_replaced = False
                 continue
-            self._tell_of_death(worker)
             worker.fails = 1 if time.monotonic() - started > STEADY_S else worker.fails + 1
             delay_s = DELAYS_S[min(worker.fails, len(DELAYS_S)) - 1]
             _log.error("worker %d has ended (%s) and starts again in %g s", worker.number, _why(code), delay_s)
             worker.settled.set()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await self._stopping.wait()
+            await wait_at_most(delay_s, self._stopping)
         worker.settled.set()
 
     async def _run(self, worker: Worker) -> int:
         """Run the process of a worker to its end, and return its exit code."""
-        ours, theirs = socket.socketpair()
+        try:
+            process = await self._start(worker)
+        except OSError as error:  # no more processes, or files
+            _log.error("worker %d cannot be started: %s", worker.number, error.strerror)
+            worker.close()
+            return 1
+        if self._stopping.is_set():
+            process.terminate()
+        code = await process.wait()
+        worker.close()
+        self._accept_or_wait()
+        return code
+
+    async def _start(self, worker: Worker) -> Process:
         words = (*self._command, "--as-worker", str(worker.number), str(self._listener.getsockname()[1]))
         tells = worker.number == 1 and not worker.has_served  # one of them says how to reach all
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        worker.channel, worker.connections = ours, 0
         reset_signals()
         with theirs:
             worker.process = await asyncio.create_subprocess_exec(
@@ -162,15 +179,8 @@ class Parent:
                 stdout=None if tells else DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the parent, which passes it on
             )
-        ours.setblocking(False)
-        worker.channel, worker.connections = ours, 0
         self._loop.add_reader(ours, self._hear, worker, ours)
-        if self._stopping.is_set():
-            worker.process.terminate()
-        code = await worker.process.wait()
-        worker.close()
-        self._accept_or_wait()
-        return code
+        return worker.process
 
     def _hear(self, worker: Worker, channel: socket.socket) -> None:
         try:
@@ -183,7 +193,7 @@ class Parent:
             self._loop.remove_reader(channel)
         worker.connections -= news.count(CLOSED)
         if READY in news:
-            worker.takes = worker.has_served = True
+            worker.takes, worker.has_served = not self._stopping.is_set(), True
             worker.settled.set()
         if LEAVING in news:
             worker.retire()
@@ -197,38 +207,31 @@ class Parent:
         self._is_accepting = takes
         if takes:
             self._loop.add_reader(self._listener, self._accept)
+            self._accept()  # what is held
             return
         self._loop.remove_reader(self._listener)
         if self._stopping.is_set():
             self._listener.close()
 
     def _accept(self) -> None:
-        for _ in range(BURST):
-            if not self._is_accepting:
-                return
-            try:
-                connection, _ = self._listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:  # no more files
-                _log.error("no connection can be accepted: %s", error.strerror)
-                self._loop.remove_reader(self._listener)
-                self._is_accepting = False
-                self._loop.call_later(NO_FILES_S, self._accept_or_wait)
-                return
-            with connection:
-                taking = sorted((one for one in self._turns if one.takes), key=lambda one: one.connections)
-                if chosen := next((worker for worker in taking if worker.give(connection)), None):
-                    self._turns.remove(chosen)
-                    self._turns.append(chosen)
+        try:
+            connection = self._held or self._listener.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:  # no more files
+            _log.error("no connection can be accepted: %s", error.strerror)
+            self._pause()
+            return
+        taking = sorted((one for one in self._workers if one.takes), key=lambda one: (one.connections, one.given))
+        self._held = None if any(worker.give(connection) for worker in taking) else connection
+        if self._held:
+            self._pause()
 
-    def _tell_of_death(self, dead: Worker) -> None:
-        """Let one of the others take its runs over."""
-        for worker in self._workers:
-            if worker.takes and worker.channel:
-                with suppress(OSError):
-                    worker.channel.send(bytes([dead.number]))
-                    return
+    def _pause(self) -> None:
+        """Take no connections for a moment."""
+        self._loop.remove_reader(self._listener)
+        self._is_accepting = False
+        self._loop.call_later(AGAIN_S, self._accept_or_wait)
 
     def _stop(self, number: int) -> None:
         """Pass the signal on: the first lets runs end in their time of grace, the second ends them."""
@@ -249,7 +252,8 @@ class Parent:
             worker.retire()
             await worker.settled.wait()
             if not worker.takes:
-                _log.error("worker %d does not start: the others stay as they are", worker.number)
+                if not self._stopping.is_set():
+                    _log.error("worker %d does not start: the others stay as they are", worker.number)
                 return
 
 

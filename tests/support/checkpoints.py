@@ -8,18 +8,23 @@ from pathlib import Path
 
 from app.checkpoints.call_changes import CallChanges, CallEvents
 from app.checkpoints.checkpoints import Checkpoints
+from app.checkpoints.process_locks import ProcessLocks
 from app.checkpoints.workspace_scans import RunOwner
 from app.core.events import Notice
 from app.storage.checkpoints import CheckpointStore
 from app.workspace.scanner import ScanLimits
 
 
-def checkpoints_in(folder: Path, store: CheckpointStore | None = None, store_bytes: int = 1 << 30) -> Checkpoints:
+def checkpoints_in(
+    folder: Path,
+    store: CheckpointStore | None = None,
+    store_bytes: int = 1 << 30,
+    locks: ProcessLocks | None = None,
+) -> Checkpoints:
     (folder / "work").mkdir(exist_ok=True)
-    store = store or CheckpointStore(folder / "checkpoints.db")
-    return Checkpoints(
-        store, ScanLimits(file_bytes=100_000), folder / "work", passed_by=["people"], store_bytes=store_bytes
-    )
+    store, limits = store or CheckpointStore(folder / "checkpoints.db"), ScanLimits(file_bytes=100_000)
+    passed_by = ["people"]
+    return Checkpoints(store, limits, folder / "work", passed_by=passed_by, store_bytes=store_bytes, locks=locks)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from app.replicas.postgres.asks import Asks
 from app.replicas.postgres.claims import COUNT, MINE, MOST, OTHERS, OWNER, RELEASE, claim
 from app.replicas.postgres.duties import Duties
 from app.replicas.postgres.failures import FAILURES, described
-from app.replicas.postgres.lease import BEGINS_S, HANG_UP, PREDECESSORS, Lease, Replica, bury
+from app.replicas.postgres.lease import BEGINS_S, Lease, Replica
 from app.replicas.postgres.locks import Locks, SharedLock
 from app.replicas.postgres.messages import ANSWER_S, ORPHANS, Messages
 from app.replicas.postgres.undertaker import undertaker
@@ -153,14 +153,6 @@ class PostgresPeers:
     async def others(self) -> list[str]:
         async with self._connection() as connection:
             return [row["id"] for row in await connection.fetch(OTHERS, self.me)]
-
-    async def bury_at(self, folder: str) -> None:
-        """Take its runs from the replica of this node that had a data directory: it is dead. Raises StoreFailed."""
-        node = self.lease.me.node
-        async with self._connection() as connection:
-            for row in await connection.fetch(PREDECESSORS, node, folder, self.me):
-                await connection.execute(HANG_UP, name_of(row["id"]))
-                await bury(connection, row["id"])
 
     async def release(self, runs: Sequence[str]) -> None:
         async with self._connection() as connection:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from app.checkpoints.checkpoints import DELETED, Checkpoints
+from app.checkpoints.process_locks import ALONE_S, ProcessLocks
 from app.checkpoints.restore import restore
 from app.checkpoints.undo import UndoRefused, undo_run
 from app.checkpoints.workspace_scans import MOST_FOLDERS, RunOwner
@@ -31,6 +32,7 @@ from app.storage.checkpoints import (
 )
 from app.workspace.scanner import ScanLimits, Scanner, differences
 from tests.support.checkpoints import around, change_in_run, checkpoints_in, tree
+from tests.support.replicas.servers import passed
 from tools.base.outcome import ToolFailed
 
 pytestmark = pytest.mark.anyio
@@ -254,3 +256,20 @@ async def test_a_workspace_that_is_waited_for_stays_the_same(tmp_path: Path) -> 
         checkpoints.folder(str(number))
     assert checkpoints.folder("waited for") is folder
     await waiting
+
+
+async def test_a_look_and_what_tidies_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """While another worker looks: what tidies waits for that one, and a look for what tidies."""
+    tidied, others = list[str](), ProcessLocks(tmp_path / "locks")
+    checkpoints = checkpoints_in(tmp_path, locks=ProcessLocks(tmp_path / "locks"))
+    async with others.looking("elsewhere"):
+        tidying = asyncio.create_task(checkpoints._alone(partial(tidied.append, "once")))
+        async with asyncio.timeout(10):
+            while not checkpoints._quiet.locked():
+                await passed(0)
+        looking = asyncio.create_task(checkpoints.looking(checkpoints.folder("here")).__aenter__())
+        await asyncio.sleep(0)
+    async with asyncio.timeout(ALONE_S / 2):
+        await tidying
+        await looking
+    assert tidied

@@ -20,6 +20,7 @@ from app.storage.kill_switch import KillSwitch
 from app.storage.runs import EventRow, InboxRow, RunEnded, RunRow
 from app.storage.sessions import SessionRow
 from app.storage.sqlite.store import SQLiteStore
+from tests.support.replicas.servers import passed
 
 pytestmark = pytest.mark.anyio
 
@@ -108,3 +109,16 @@ async def test_what_it_was_asked_for_is_told_also_while_the_words_still_wait(tmp
             await store.write([EventRow("a", 4, END, json.dumps({"type": END})), RunEnded("a", "answered", 2)])
             following.notifier.notify(SESSION)
             assert await until(news, "a:4") == ["a:4"]
+
+
+async def test_a_run_that_could_not_be_followed_for_a_while_is_followed_on_though_nothing_tells_of_it(
+    tmp_path: Path,
+) -> None:
+    async with followed(tmp_path) as (following, store):
+        await store.write(run("a", 1, ended=False))
+        async with aclosing(following.follow(SESSION, Position("a", 2))) as news:
+            assert await until(news, "a:3") == ["a:3"]
+            rest = asyncio.create_task(until(news, "a:4"))
+            await passed(0.2)  # it waits
+            await store.write([EventRow("a", 4, END, json.dumps({"type": END})), RunEnded("a", "answered", 2)])
+            assert await rest == ["a:4"]

@@ -83,13 +83,13 @@ async def test_an_import_that_fails_is_tried_again(tmp_path: Path, monkeypatch: 
 def test_a_worker_has_all_routes_from_its_start(tmp_path: Path) -> None:
     """Later, they could be those of the next version, which is installed while it serves."""
     folders = ("--data-dir", str(tmp_path / "data"), "--workspace", str(tmp_path / "work"))
-    command = (sys.executable, "-X", "importtime", "-m", "routes.cli.main", "serve", "--as-worker", "1", "1", *folders)
+    words = ("-X", "importtime", "-m", "routes.cli.main", "serve", "--as-worker", "1", "1")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_MODEL_URL": "scripted:"}
     parent, worker = socket.socketpair()
     parent.close()  # its end is the worker's
     with worker:
         ended = subprocess.run(
-            command,
+            [sys.executable, *words, *folders],
             stdin=worker.fileno(),
             env=environ,
             cwd=ROOT,

@@ -64,7 +64,7 @@ class Watch(Struct):
     def is_wrong(self) -> bool:
         """True for what must not be; how the last release ends a stream cannot be changed any more."""
         unordered = self.numbers != sorted(self.numbers)
-        ends = ("whole", "error", "cut") if self.new else ("whole", "error", "cut", "silent")
+        ends = ["whole"] if self.lane == "native" else ["whole", "error", "cut"] + ["silent"] * (not self.new)
         return bool(self.lost or self.doubled or unordered or self.end not in ends)
 
     @property
