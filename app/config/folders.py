@@ -42,16 +42,9 @@ def workspace_of(root: Path, principal: Principal) -> Path:
     return folder
 
 
-def made_workspace_of(root: Path, principal: Principal) -> Path | None:
-    """The same if it is there already: two looks, which do not block."""
-    if principal.role is Role.ADMIN:
-        return root
-    folder = root / PEOPLE / folder_name(principal)
-    return folder if all(one.is_dir() and not one.is_symlink() for one in (folder.parent, folder)) else None
-
-
 @lru_cache(16)
 def on_one_file_system(first: Path, second: Path) -> bool:
+    """Return True if both are there, and neither can hang while the other does not."""
     try:
         return first.stat().st_dev == second.stat().st_dev
     except OSError:

@@ -111,7 +111,7 @@ class ProjectFiles:
         value = await self._store.state(STATE) if self._store else None
         self._decisions = Decoder(dict[str, FileDecision]).decode(value) if value else {}
 
-    def context(self, workspace: Path, data_dir: Path | None = None) -> ProjectContext:
+    def context(self, workspace: Path, data_dir: Path) -> ProjectContext:
         """Return what the workspace and the skills of the data directory add to a prompt now. Blocks."""
         reviewed = self.files(workspace)
         accepted = [one.file for one in reviewed if one.state == ACCEPTED and one.file.path != AGENTS]
@@ -163,10 +163,8 @@ class ProjectFiles:
             return ReviewedFile(file, CHANGED, before)
         return ReviewedFile(file, ACCEPTED if known.accepted else DECLINED, before)
 
-    def _trusted(self, data_dir: Path | None) -> list[ProjectFile]:
+    def _trusted(self, data_dir: Path) -> list[ProjectFile]:
         """Return the skills of the data directory, which is the operator's."""
-        if data_dir is None:
-            return []
         files = (self._cache.read(data_dir, path) for path in skill_paths(data_dir, (DATA_FOLDER,)))
         return [file for file in files if file and not file.problem]
 

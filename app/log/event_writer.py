@@ -13,8 +13,7 @@ Secrets are hidden before anything is kept, so that no reader of the log can mee
 - `publish` follows the commit and does not wait: watchers read the last rows from memory (KEPT), those further behind
   the store. One that waits for text writes it there and then (`Watcher`): no task has to be woken.
 - Nothing waits for a write but `flush`, and `room` once BACKLOG changes wait: a token costs a place in a list.
-- What begins a run or a round waits PATIENCE_S for the answer's first text, and leaves with it: one transaction, one
-  piece for each watcher. All other events leave at once.
+- What begins a run or a round waits PATIENCE_S for the answer's first text, and leaves with it, in one transaction.
 - If the store refuses a batch, each log in it ends with a terminal event that only its watchers see (`fail`), and takes
   nothing more: what is stored stays a beginning of what happened. A store that refuses only what starts something
   (StartsPaused) gets each log in a transaction of its own. A log whose run another server owns by now is abandoned.
@@ -62,7 +61,7 @@ KEPT = 4  # events of a live run kept in memory; a watcher further behind reads 
 PAGE = 32  # events that a watcher takes at a time: each that stalls holds a page of its own
 NEWS = frozenset({RunStarted.type, ApprovalRequired.type, ApprovalResolved.type, ToolFinished.type}) | TERMINAL
 SPACING_S = 0.001  # from one commit to the next, unless the store has its own
-PATIENCE_S = 0.003  # in which servers nearby answer; nobody sees it
+PATIENCE_S = 0.003  # in which servers nearby answer; too short to be noticed
 PATIENT = frozenset({RunStarted.type, RoundStarted.type})
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
 
@@ -180,7 +179,7 @@ class RunLog:
         self._drafts.open.update(drafts)
 
     async def after(self, watcher: Watcher) -> list[EventRow] | None:
-        """The events behind the watcher, at least one unless the log has ended; None if the store must be asked."""
+        """The events behind the watcher, at least one unless the log has ended; None if only the store has them."""
         while self.last_seq <= watcher.seq and not self.ended:
             await self.news(watcher)
         missing = max(0, self.last_seq - watcher.seq)
@@ -342,7 +341,7 @@ class EventWriter:
         self.documents = documents
         self.redactor = redactor or Redactor()
         self._ready: asyncio.Future[None] | None = None  # an asyncio.Event would cost each batch more
-        self._next: _Batch | None = None
+        self._next = _Batch()
         self._task: asyncio.Task[None] | None = None
         self.backlog = 0  # changes that wait for the next write
         self._observe_commit = observe_commit
@@ -364,13 +363,12 @@ class EventWriter:
         return RunLog(run, self, on_failure, listeners)
 
     def put(self, change: Change) -> None:
-        batch = self._next or self._batch()
-        batch.changes.append(redacted_row(change, self.redactor))
+        self._next.changes.append(redacted_row(change, self.redactor))
         self.backlog += 1
-        self._hurry(batch)
+        self._hurry(self._next)
 
     def announce(self, log: RunLog, *, hurries: bool = True) -> None:
-        batch = self._next or self._batch()
+        batch = self._next
         batch.logs[log] = None
         self.backlog += 1
         if hurries:
@@ -381,7 +379,7 @@ class EventWriter:
 
     async def flush(self) -> None:
         """Wait until everything put so far is durable. Raises StoreFailed."""
-        batch, flushed = self._batch(), asyncio.get_running_loop().create_future()
+        batch, flushed = self._next, asyncio.get_running_loop().create_future()
         batch.flushed.append(flushed)
         self._hurry(batch)
         if failure := await flushed:
@@ -389,12 +387,11 @@ class EventWriter:
 
     def drop(self, failure: StoreFailed) -> None:
         """Refuse all that waits for the next write."""
-        batch, self._next = self._next, None
-        if batch:
-            self.backlog = 0
-            for log in batch.logs:
-                log.refuse(failure)
-            batch.refuse(failure)
+        batch, self._next = self._next, _Batch()
+        self.backlog = 0
+        for log in batch.logs:
+            log.refuse(failure)
+        batch.refuse(failure)
 
     @property
     def full(self) -> bool:
@@ -405,11 +402,6 @@ class EventWriter:
         if self.full:
             await self.flush()
 
-    def _batch(self) -> _Batch:
-        if self._next is None:
-            self._next = _Batch()
-        return self._next
-
     def _hurry(self, batch: _Batch) -> None:
         """Have a batch written, unless it has been."""
         if not batch.hurries and batch is self._next and self._ready and not self._ready.done():
@@ -419,12 +411,12 @@ class EventWriter:
     async def _write_forever(self) -> None:
         written = -math.inf
         while True:
-            if self._next is None or not self._next.hurries:
+            while not self._next.hurries:
                 self._ready = asyncio.get_running_loop().create_future()
                 await self._ready
             if (left_s := written + self._spacing_s - time.monotonic()) > 0:
                 await asyncio.sleep(left_s)
-            batch, self._next = self._batch(), None
+            batch, self._next = self._next, _Batch()
             self.backlog = 0
             await self._write(batch)
             written = time.monotonic()
@@ -450,9 +442,9 @@ class EventWriter:
             batch.refuse(failure)
             return
         self._observe_commit(time.monotonic() - began)
+        batch.finish()  # first: a run has left its session before a watcher that sees its end sends the next message
         for log, _, events in taken:
             log.publish(events)
-        batch.finish()
 
     async def _write_apart(self, batch: _Batch, taken: list[Taken]) -> None:
         """Write what belongs to each log in a transaction of its own: only those that start something are refused."""

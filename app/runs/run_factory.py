@@ -23,7 +23,7 @@ from app.checkpoints.call_changes import CallChanges
 from app.checkpoints.checkpoints import kept_by
 from app.checkpoints.scratch import GONE, ScratchFolders
 from app.checkpoints.workspace_scans import WorkspaceScans
-from app.config.folders import FolderGone, folder_below, made_workspace_of, on_one_file_system, workspace_of
+from app.config.folders import FolderGone, folder_below, on_one_file_system, workspace_of
 from app.config.settings import Settings
 from app.context.compaction.replay import HistoryCache
 from app.context.compaction.summarise import Summariser
@@ -305,11 +305,9 @@ class RunFactory(Struct, kw_only=True):
         utility = self.models.utility(route)
         totals = RunTotals()
         with totals.times.step(PROMPT):
-            folders = self._bare_folders(principal)
-            if folders is None:
-                read = partial(self._read_folders, principal)
-                folders = await asyncio.get_running_loop().run_in_executor(READERS, read)
-            home, persona, project = folders
+            if (found := self._bare_folders(principal)) is None:
+                found = await asyncio.get_running_loop().run_in_executor(READERS, self._read_folders, principal)
+            home, persona, project = found
         own = await self.scratch_session(session)
         workspace = await self._work_folder(home, options, above, self.scratch.of(own))
         gate = self.gate_of(principal, options, workspace)
@@ -574,9 +572,10 @@ class RunFactory(Struct, kw_only=True):
         The event loop looks at no other file system than that to which it commits: one of a network may hang.
         """
         root, data_dir = self.settings.workspace, self.settings.data_dir
-        workspace = made_workspace_of(root, principal) if on_one_file_system(root, data_dir) else None
-        if workspace is None or os.path.lexists(f"{data_dir}/{PERSONAS}/{folder_name(principal)}"):
+        persona = f"{data_dir}/{PERSONAS}/{folder_name(principal)}"
+        if not on_one_file_system(root, data_dir) or os.path.lexists(persona):
             return None
+        workspace = workspace_of(root, principal)
         return (workspace, NO_PERSONA, NO_PROJECT) if self.project.is_bare(workspace, data_dir) else None
 
     def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:

@@ -544,7 +544,7 @@ class RunManager:
 
 async def _placed(agent: Agent, files: Sequence[File]) -> Sequence[File]:
     """Put the files into the workspace of the agent's tools, and read documents; not for a relay, which has none."""
-    if not agent.keeps_files:
+    if not files or not agent.keeps_files:
         return files
     context = agent.scope.tool_context
     return await with_texts(await placed(files, context.workspace), context.sandbox, agent.view.window)

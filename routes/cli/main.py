@@ -143,6 +143,11 @@ def _serve(args: argparse.Namespace, environ: Environ) -> int:
             Thread(target=alone, args=(find_sandbox,), name="sandbox").start()
         from routes.server import serve
         from routes.workers.channel import Place
+
+        if args.as_worker:
+            from routes.catalogue import late_routes
+
+            late_routes()  # it goes on while the next version is installed, and must not import that
     return serve(loaded, Place(*args.as_worker) if args.as_worker else None)
 
 

@@ -29,7 +29,7 @@ from tools.base.permit import canonical
 MAX_STEPS = 10_000  # of one check: about 50 ms
 REFERENCE_STEPS, SIZE_OF_STEP = 10, 16  # steps of a reference that is followed; fields and items that are a step
 REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-MAX_S = 0.1  # of CPU for one check, with its patterns
+MAX_S, MAX_PATTERN_S = 0.25, 0.1  # of CPU for one check, which no step count bounds, and for a search in it
 LONGEST_PATTERN = 1_000  # characters, which take 5 ms to compile
 SCHEMA_FAULTS = (SchemaError, Unresolvable, re.error)  # of a schema that is wrong itself
 
@@ -144,7 +144,7 @@ def _found(pattern: str, text: str) -> bool:
     if len(pattern) > LONGEST_PATTERN:
         return True
     try:
-        return regex.search(pattern, text, timeout=_spend(1)) is not None
+        return regex.search(pattern, text, timeout=min(_spend(1), MAX_PATTERN_S)) is not None
     except TimeoutError as error:
         raise TooMuchWork from error
     except regex.error:

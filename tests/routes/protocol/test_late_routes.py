@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
+import socket
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,6 +27,7 @@ from routes.protocol.application import Answered, AnswerMiddleware, ServedRoute,
 from routes.protocol.errors import ASCIIResponse, native_error
 from routes.protocol.route import Route
 from routes.server import create_server
+from tests import ROOT
 from tests.support.server.serving import listening, serving
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +78,27 @@ async def test_an_import_that_fails_is_tried_again(tmp_path: Path, monkeypatch: 
         assert "GET /proof" in [route.row.name for route in await server.all_routes()]
     assert len(outboxes) == before + 1
     assert gc.get_freeze_count() <= frozen, "what is alive now may become garbage"
+
+
+def test_a_worker_has_all_routes_from_its_start(tmp_path: Path) -> None:
+    """Later, they could be those of the next version, which is installed while it serves."""
+    folders = ("--data-dir", str(tmp_path / "data"), "--workspace", str(tmp_path / "work"))
+    words = ("-X", "importtime", "-m", "routes.cli.main", "serve", "--as-worker", "1", "1")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DRAGOMAN_MODEL_URL": "scripted:"}
+    parent, worker = socket.socketpair()
+    parent.close()  # its end is the worker's
+    with worker:
+        ended = subprocess.run(
+            [sys.executable, *words, *folders],
+            stdin=worker.fileno(),
+            env=environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=True,
+        )
+    assert "routes.http.workspace.browsing" in ended.stderr
 
 
 def taken(routes: Iterable[Route], by: Iterable[Route]) -> list[tuple[str, str]]:

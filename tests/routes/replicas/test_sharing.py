@@ -90,7 +90,9 @@ async def test_what_one_server_changes_the_other_goes_by(tmp_path: Path, postgre
         [file] = (await one.client.get("/project")).json()["files"]
         wish = {"path": "AGENTS.md", "digest": file["digest"], "decision": "accept"}
         assert (await one.client.post("/project", json=wish)).status_code == 200
-        await until(other, lambda: there.factory.project.context(tmp_path / "work").agents == "Be brief.")
+        await until(
+            other, lambda: there.factory.project.context(tmp_path / "work", tmp_path / "data").agents == "Be brief."
+        )
 
 
 async def test_a_pause_holds_at_every_server_and_ends_what_runs_there(tmp_path: Path, postgres: Cluster) -> None:

@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from mcp_types import CallToolResult
 from msgspec.structs import replace
 
 from tests.support.mcp.faulty_servers import START_S, faulty, managing, ready, result_of, tool
 from tools.base.outcome import Result
 from tools.base.rights import Risk, Role
+from tools.mcp.call_context import CallContext, current_call
+from tools.mcp.connection.session import McpSession
 from tools.mcp.manager import Manager
 from tools.mcp.model import Hooks, McpEvent, MemoryPinStore, ServerConfig, ServerState, ToolsChanged
 from tools.mcp.trust_pins import identity_of
@@ -126,6 +129,17 @@ async def test_a_result_that_is_not_as_promised_has_a_note() -> None:
             '{"m": 1}',
             "[The structured content is not what the server promises for this tool.]",
         ]
+
+
+async def test_a_result_that_is_too_long_to_be_checked_has_no_note() -> None:
+    row = {"properties": {name: {"type": "string"} for name in "abcde"}, "required": [*"abcde"]}
+    session, call = McpSession.__new__(McpSession), CallContext("promised", Context(Path("/")))
+    session._outputs = {"promised": {"properties": {"rows": {"items": row}}}}
+    result = CallToolResult(content=[], structured_content={"rows": [dict.fromkeys("abcde", "x")] * 5_000})
+    token = current_call.set(call)
+    await session.check("promised", result)
+    current_call.reset(token)
+    assert call.notes == []
 
 
 async def test_a_pattern_that_never_ends_does_not_stop_the_host() -> None:

@@ -26,7 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from tools.base.escape_invisible import visible
-from tools.base.schemas import argument_error
+from tools.base.schemas import client_argument_error
 from tools.base.tasks import retrieve
 from tools.base.texts import shortened
 from tools.mcp.call_context import CallContext, current_call
@@ -282,7 +282,7 @@ class McpSession:
         if result.structured_content is None:
             call.notes.append("The server promises structured content for this tool, and sent none.")
             return
-        complaint = await asyncio.to_thread(argument_error, "the result", schema, result.structured_content)
+        complaint = await asyncio.to_thread(client_argument_error, "the result", schema, result.structured_content)
         if complaint:
             call.notes.append("The structured content is not what the server promises for this tool.")
 

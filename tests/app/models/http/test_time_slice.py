@@ -8,18 +8,20 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
 
-from app.core.events import Notice
+from app.core.events import AgentEvent, Notice
 from app.core.log_context import task_of_run
 from app.core.provider import PictureChunk, Piece, TextChunk, TextPiece
 from app.core.time_slice import BYTES, CHARACTERS, HEAVY, SLICE_S, TimeSlice, Turns, in_heavy_thread, parts
 from app.models.http.exchange import read_pieces, small
 from app.models.wire.openai.answer import ChatAnswer
 from app.policy.guards import Guards
+from app.runs.agent import Agent
 from app.runs.run_context import RunContext
 from app.transcript.reply import Reply
 from app.transcript.run_totals import RunTotals
@@ -235,6 +237,20 @@ async def test_only_what_is_read_again_goes_to_the_thread() -> None:
     assert reply.undecided > HEAVY
     list(await reply.added(PictureChunk(png())))
     assert threads == [threading.get_ident()]
+
+
+@pytest.mark.parametrize("undecided", [HEAVY, HEAVY + 1])
+def test_text_behind_a_long_undecided_one_is_not_handled_where_the_socket_is_read(undecided: int) -> None:
+    reply = Reply(TOOLS, fences=lambda: False, new_id=str)
+    reply.undecided = undecided
+    shown = list[AgentEvent]()
+    context: Any = SimpleNamespace(sink=SimpleNamespace(full=False), emit_now=lambda event, _: shown.append(event))
+    agent: Any = SimpleNamespace(_corrected=lambda events: events)
+    metered: Any = SimpleNamespace(has_room=lambda _: True)
+    take = Agent._taking(agent, context, reply, metered)
+    assert take is not None
+    assert take(TextChunk("word")) == (undecided <= HEAVY)
+    assert len(shown) == (undecided <= HEAVY)
 
 
 @pytest.mark.parametrize(("values", "is_fit"), [(MOST_VALUES - 1, True), (MOST_VALUES, False)])

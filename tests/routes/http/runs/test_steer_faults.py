@@ -155,9 +155,9 @@ async def test_a_run_whose_predecessor_ended_while_it_was_stored_does_not_wait_f
         async with store._one_writer:
             await store._catch_up_now()  # as each that writes does: nobody who reads has to wait then
             go_on.set()
-            await true(lambda: live.stopping == "ended" and runs._journal._next is None)
+            await true(lambda: live.stopping == "ended" and not runs._journal._next.logs)
             starting = asyncio.create_task(start(served, RunRequest("y", first.session, "queue")))
-            await true(lambda: runs._journal._next)
+            await true(lambda: runs._journal._next.logs)
         events = await served.events((await starting).id)
     assert [event["type"] for event in events].count("notice") == 0
     assert events[-1]["text"] == "Two"
