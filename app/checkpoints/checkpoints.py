@@ -318,7 +318,7 @@ class Checkpoints(WorkspaceScans):
     async def recover(self, is_dead: IsDead | None = None) -> None:
         """Take the look behind each call that a server was killed in; with others, only if the run `is_dead`."""
         if self._locks:
-            await asyncio.to_thread(self.store.entries, "")  # makes the file, before there are other workers
+            await asyncio.to_thread(self.store.put)  # makes the file, by the first worker before there are others
         undone = await asyncio.to_thread(self.store.rows, UNDONE)
         self.unreported |= {row.session for row in undone if not row.reported}
         rows = await asyncio.to_thread(self.store.rows, OPEN)

@@ -273,3 +273,8 @@ async def test_a_look_and_what_tidies_do_not_wait_for_each_other(tmp_path: Path)
         await tidying
         await looking
     assert tidied
+
+
+async def test_the_first_worker_makes_the_file_before_there_are_others(tmp_path: Path) -> None:
+    await checkpoints_in(tmp_path, locks=ProcessLocks(tmp_path / "locks")).recover()
+    assert (tmp_path / "checkpoints.db").stat().st_size > 0

@@ -1,4 +1,4 @@
-"""A request reads no file on the event loop, and a file of the prompt again only when it has changed."""
+"""A request opens no file on the event loop, and a file of the prompt again only when it has changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,16 @@ pytestmark = pytest.mark.anyio
 LIMIT_S = 60
 READS = frozenset({"open", "stat", "lstat", "scandir", "listdir", "readlink"})
 OURS = ("app", "routes", "tools", "parsing")
-# What the server looks for on its own, once in a while: a request that takes long enough meets it.
-LOOKS = frozenset({"app.storage.sqlite.open_files._identity", "app.mcp.servers._state_of"})
+# What the server looks for on its own, once in a while: a request that takes long enough meets it. And whether there is
+# any file for a prompt, on the file system to which the loop commits: it is looked for, and read in a thread.
+LOOKS = frozenset(
+    {
+        "app.storage.sqlite.open_files._identity",
+        "app.mcp.servers._state_of",
+        "app.runs.run_factory.RunFactory._bare_folders",
+        "app.context.project_files.ProjectFiles.is_bare",
+    }
+)
 
 
 def reader(frame: FrameType) -> str:
