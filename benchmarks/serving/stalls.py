@@ -226,14 +226,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--checkout", type=lambda path: Path(path).absolute())
     wanted = parser.parse_args(arguments or [])
+    chosen = {
+        name: act for name, act in rows().items() if not wanted.words or any(word in name for word in wanted.words)
+    }
+    if not chosen:
+        parser.error(f"no row has one of {wanted.words} in its name")
     worst, worst_cpu = 0.0, 0.0
     with child("-m", "benchmarks.serving.stalls", "--upstream") as (upstream, _):
         flags = ("--model-url", f"http://127.0.0.1:{upstream}/v1", "--model", "bench")
         with dragoman(*flags, checkout=wanted.checkout) as (port, server):
             chat(Answer("word ", 10))(port)
-            for name, act in rows().items():
-                if wanted.words and not any(word in name for word in wanted.words):
-                    continue
+            for name, act in chosen.items():
                 longest, cpu, took = longest_ms(port, server, act)
                 worst, worst_cpu = max(worst, longest), max(worst_cpu, cpu)
                 print(f"{name:36}{longest:9.1f} ms,{cpu:7.1f} ms of CPU, of{took:9.0f} ms", flush=True)

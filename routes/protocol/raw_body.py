@@ -40,11 +40,12 @@ async def read_body(
 
     Raises Refused with 400 (cut), 408 (too slow) or 413 (too long), and NotAllowedAnyMore.
     """
-    body, large = bytearray(), False
+    body, large, parts = bytearray(), False, 0
     try:
         async with asyncio.timeout(time_limit_s):
             async for chunk in request.stream():
                 body += chunk
+                parts += sum(map(chunk.count, (b",", b"[", b"{")))
                 if len(body) > limits.most:
                     raise Refused(413, "too_long", limits.too_long)
                 if len(body) > limits.usual and held and not large:
@@ -58,7 +59,7 @@ async def read_body(
         raise Refused(400, "body_cut", "The connection closed before the whole body had arrived.") from None
     if request.state.principal:  # not of a route that is open
         request.app.state.services.presence.check(request.state.principal)  # a body may take a minute
-    if large and sum(map(body.count, (b",", b"[", b"{"))) > limits.parts:
+    if large and parts > limits.parts:
         raise Refused(413, "too_long", limits.too_many)
     return bytes(body)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -65,7 +67,14 @@ def burnt(folder: Path, words: Sequence[str]) -> Outcome:
     """The outcome of a fire with these arguments."""
     options = parsed(words)
     with ThreadPoolExecutor(1) as starter, cluster() as postgres:
-        return asyncio.run(_burn(folder, postgres, starter, options))
+        return asyncio.run(_until_stopped(_burn(folder, postgres, starter, options)))
+
+
+async def _until_stopped(burning: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """SIGTERM ends it as Ctrl-C does: with its servers. Raises CancelledError."""
+    task = asyncio.ensure_future(burning)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 async def _burn(folder: Path, postgres: Cluster, starter: Executor, options: argparse.Namespace) -> Outcome:
@@ -154,12 +163,21 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two planned restarts")
     parser.add_argument("--seed", type=int, default=1, help="of the faults")
     parser.add_argument("--from", dest="last", default=LAST_RELEASE, help="git revision of the version before")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    for name in ("seconds", "clients", "every"):
+        if getattr(options, name) <= 0:
+            parser.error(f"--{name} is more than 0")
+    return options
 
 
 def main() -> int:
+    parsed(sys.argv[1:])  # what it refuses needs no folder
     FOLDER.mkdir(parents=True, exist_ok=True)
-    outcome = burnt(Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER)), sys.argv[1:])
+    try:
+        outcome = burnt(Path(tempfile.mkdtemp(prefix="run-", dir=FOLDER)), sys.argv[1:])
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("Stopped: nothing has been judged.", file=sys.stderr)
+        return 1
     outcome.print()
     return bool(outcome.wrong)
 

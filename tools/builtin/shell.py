@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
-import tempfile
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from parsing import Arguments
 from tools.base.outcome import Progress, Result, ToolFailed
@@ -17,6 +14,7 @@ from tools.sandbox.boxed_process import Finished, stream
 from tools.sandbox.command import Program
 from tools.sandbox.owner_run_paths import sealed_path_hint
 from tools.sandbox.sandbox import NoSandbox
+from tools.sandbox.script_file import script_file
 from tools.tool import Context, Run
 from tools.web.egress import hosts_wanted
 
@@ -27,7 +25,7 @@ def running(program: Program, argument: str) -> Run:
     async def run(arguments: Arguments, context: Context) -> AsyncGenerator[Progress | Result, None]:
         if isinstance(context.sandbox, NoSandbox):
             raise ToolFailed(context.sandbox.reason)
-        with _script(arguments[argument]) as script:
+        with script_file(encoded(arguments[argument])) as script:
             hosts = hosts_wanted(arguments)
             command = context.sandbox.command(
                 program,
@@ -56,21 +54,6 @@ def running(program: Program, argument: str) -> Run:
                         yield update
 
     return run
-
-
-@contextmanager
-def _script(code: str) -> Iterator[int]:
-    """An open file without a name: code may be longer than an argument can be, and nothing is left behind."""
-    written = encoded(code)
-    with tempfile.TemporaryFile() as file:
-        file.write(written)
-        file.seek(0)
-        # Away from the numbers that the launchers give files under.
-        script = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 64)
-        try:
-            yield script
-        finally:
-            os.close(script)
 
 
 def _result(finished: Finished, time_limit_s: float, hint: str) -> Result:

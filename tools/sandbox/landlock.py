@@ -34,6 +34,7 @@ from tools.sandbox.command import (
 )
 from tools.sandbox.network.secrets import BoxSecret
 from tools.sandbox.sandbox_mounts import ETC, SYSTEM, interpreter_tree
+from tools.sandbox.script_file import script_file
 from tools.sandbox.syscall_filter import filter_for_landlock
 
 OLDEST_ABI = 3  # before that a command could empty any file of the user
@@ -144,6 +145,6 @@ def _without(tree: Path, hidden: tuple[Path, ...]) -> Iterator[Path]:
 @cache
 def _trial(level: Landlock) -> str | None:
     """Return the error of a trial start; None when it works. Cached per process, see `resource_limits._works`."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as script:
-        command = level.command("bash", script.fileno(), Path(folder))
+    with tempfile.TemporaryDirectory() as folder, script_file(b"") as script:
+        command = level.command("bash", script, Path(folder))
         return trial(command.limits, command.argv, env=command.env, fds=command.fds)

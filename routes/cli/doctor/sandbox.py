@@ -16,6 +16,7 @@ from tools.process.resource_limits import find_limits
 from tools.sandbox.boxed_process import Finished, stream
 from tools.sandbox.bubblewrap import Bubblewrap
 from tools.sandbox.sandbox import HOW_TO_GET_ONE, Landlock, NoSandbox, Sandbox, Unboxed, find_sandbox
+from tools.sandbox.script_file import script_file
 
 COMMAND_S = 5.0
 SHOWN = 200  # characters of an error
@@ -75,11 +76,9 @@ async def sandbox(subject: Subject) -> Findings:
 
 async def _run(box: Bubblewrap | Landlock, text: str, *, python: bool = False) -> Finished:
     """Run a script in a workspace of its own, of which nothing is left."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-doctor-") as folder, tempfile.TemporaryFile() as script:
-        script.write(text.encode())
-        script.seek(0)
+    with tempfile.TemporaryDirectory(prefix="dragoman-doctor-") as folder, script_file(text.encode()) as script:
         workspace = await in_thread(Path.resolve, Path(folder))
-        command = box.command("python3" if python else "bash", script.fileno(), workspace)
+        command = box.command("python3" if python else "bash", script, workspace)
         last = Finished(1, "", 0.0)
         try:
             async for piece in stream(command, cwd=workspace, time_limit_s=COMMAND_S):

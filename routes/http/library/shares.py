@@ -145,7 +145,9 @@ async def _content(services: Services, row: SessionRow, options: ShareOptions) -
         raise Refused(409, "labelled", message)
     found = await snapshot(services.store, services.redactor, row.id, options)
     if not found.runs:
-        raise Refused(409, "nothing_to_share", "No turn of this conversation has ended. Share it after an answer.")
+        too_long = "The last turn is longer than what a link shows. Export the conversation instead."
+        too_early = "No turn of this conversation has ended. Share it after an answer."
+        raise Refused(409, "nothing_to_share", too_long if found.earlier else too_early)
     return json.dumps({"runs": found.runs, "earlier": found.earlier, "files": found.files})
 
 

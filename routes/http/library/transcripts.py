@@ -25,7 +25,9 @@ from tools.base.patterns import lazy_pattern
 
 WORDS = lazy_pattern(r"\w+")
 MOST_PARTS = 2_000_000
-TOO_LONG = f"A transcript may have {MOST_BYTES >> 20} MB. Send the conversations that you need one by one."
+ONE_BY_ONE = "Send the conversations that you need one by one."
+TOO_LONG = f"A transcript may have {MOST_BYTES >> 20} MB. {ONE_BY_ONE}"
+TOO_MANY = f"A transcript may have {MOST_PARTS:,} values. {ONE_BY_ONE}"
 
 
 async def import_sessions(request: Request) -> Response:
@@ -38,7 +40,7 @@ async def import_sessions(request: Request) -> Response:
     kind, skipped = _chosen(request, FORMATS), Skipped()
     async with AsyncExitStack() as held:
         usual = services.settings.max_message_bytes
-        data = await read_body(request, BodyLimits(usual, MOST_BYTES, MOST_PARTS, TOO_LONG, TOO_LONG), held, 300)
+        data = await read_body(request, BodyLimits(usual, MOST_BYTES, MOST_PARTS, TOO_LONG, TOO_MANY), held, 300)
         found = await asyncio.to_thread(transcripts_of, kind, data, skipped)
         importer = Importer(services, principal, kind, skipped)
         done = [one | {"left_out": each.left_out} for each in found if (one := await importer.put(each))]

@@ -199,7 +199,7 @@ REFUSED: dict[str, tuple[str, str | bytes, int, str]] = {
     "another program's export": ("codex", (TRANSCRIPTS / "opencode.json").read_bytes(), 422, "seems to be opencode"),
     "another JSON": ("opencode", '{"info": 3, "messages": {"x": 1}}', 422, "no conversation"),
     "too many lines": ("claude", "x\n" * 5_000, 422, "More than 1,000 lines"),
-    "too many parts": ("responses", "[" * 3_000_000, 413, "MB"),
+    "too many parts": ("responses", "[" * 3_000_000, 413, "2,000,000 values"),
     "only the program's words": ("codex", '{"type": "message", "role": "developer", "content": "x"}', 422, "no conv"),
     "no message": ("responses", '[{"role": "user", "content": 7}]', 422, "No message"),
     "format": ("chatgpt", "{}", 400, "claude, codex, opencode"),

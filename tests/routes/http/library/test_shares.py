@@ -20,6 +20,7 @@ from app.storage.labels import SessionLabel
 from app.storage.library.shares import ShareRemoved, ShareRow, ShareUpdated
 from routes.access.token_text import fingerprint
 from routes.http.library import shares
+from routes.http.library import snapshot
 from routes.http.library.shares import MOST_SHARES
 from tests.support.access.people import bearer
 from tests.support.lanes.small_lane import holds
@@ -208,3 +209,13 @@ def test_a_link_in_a_log_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
         log.info('%s - "%s %s"', "127.0.0.1:1", "GET", f"/shared/{token}")
         log.info('%s - "%s %s"', "127.0.0.1:1", "GET", f"/shared/{token}/files/{now}")
     assert len(caplog.records) == 2 and token not in caplog.text
+
+
+async def test_a_turn_that_is_longer_than_a_link_shows_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MOST", 100)
+    async with asyncio.timeout(LIMIT_S), serving(tmp_path, Scripted(["Long. " * 50])) as served:
+        session = (await served.chat("Hello"))[0]["session"]
+        answer = await served.client.post(f"/sessions/{session}/shares", json={})
+        assert answer.status_code == 409 and "longer than what a link shows" in answer.text
