@@ -19,8 +19,7 @@ from app.redaction.redactor import Redactor
 from app.storage.labels import SessionLabel
 from app.storage.library.shares import ShareRemoved, ShareRow, ShareUpdated
 from routes.access.token_text import fingerprint
-from routes.http.library import shares
-from routes.http.library import snapshot
+from routes.http.library import shares, snapshot
 from routes.http.library.shares import MOST_SHARES
 from tests.support.access.people import bearer
 from tests.support.lanes.small_lane import holds
