@@ -144,7 +144,8 @@ class Parent:
                 continue
             worker.fails = 1 if time.monotonic() - started > STEADY_S else worker.fails + 1
             delay_s = DELAYS_S[min(worker.fails, len(DELAYS_S)) - 1]
-            _log.error("worker %d has ended (%s) and starts again in %g s", worker.number, _why(code), delay_s)
+            when = f"in {delay_s:g} s" if delay_s else "at once"
+            _log.error("worker %d has ended (%s) and starts again %s", worker.number, _why(code), when)
             worker.settled.set()
             await wait_at_most(delay_s, self._stopping)
         worker.settled.set()
