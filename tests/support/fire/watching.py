@@ -62,10 +62,14 @@ class Watch(Struct):
 
     @property
     def is_wrong(self) -> bool:
-        """True for what must not be; how the last release ends a stream cannot be changed any more."""
-        unordered = self.numbers != sorted(self.numbers)
+        """True for what must not be; what the last release does cannot be changed any more.
+
+        It answers those who return on these lanes from the beginning, as a new message.
+        """
+        again = not self.new and self.returns > 1 and self.lane in ("ag-ui", "ui")
+        unordered = not again and (self.doubled or self.numbers != sorted(self.numbers))
         ends = ["whole"] if self.lane == "native" else ["whole", "error", "cut"] + ["silent"] * (not self.new)
-        return bool(self.lost or self.doubled or unordered or self.end not in ends)
+        return bool(self.lost or unordered or self.end not in ends)
 
     @property
     def silence_s(self) -> float:
