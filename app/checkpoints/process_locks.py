@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from zlib import crc32
 
+from tools.base.file_lock import try_lock
+
 PLACES = 256  # files for the locks of all workspaces: two that have the same one wait for each other
 PAUSES_S = (0.002, 0.1)  # between two tries, at first and at most: a thread that waits could be the one needed
 ALONE_S = 5.0
@@ -38,11 +40,7 @@ class ProcessLocks:
 async def _held(path: Path, how: int) -> AsyncIterator[None]:
     pause_s, most_s = PAUSES_S
     with path.open("ab") as file:
-        while True:
-            try:
-                fcntl.flock(file, how | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, most_s)
+        while not try_lock(file, how):
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, most_s)
         yield

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 from app.storage.changes import StoreFailed
 from app.storage.data_dir import make_private, make_private_file
 from app.storage.principals import Principal, folder_name
+from tools.base.file_lock import try_lock
 from tools.base.outcome import ToolFailed
 from tools.base.rights import Role
 from tools.base.workspace import OwnFolder, directory, inside
@@ -75,20 +74,12 @@ def lock_data_dir(data_dir: Path, wait_s: float = 0.0) -> Iterator[None]:
     except OSError as error:
         raise FolderUnusable(data_dir, "data_dir", error) from error
     with lock:
-        while not _locks(lock):
+        while not try_lock(lock):
             if time.monotonic() > until:
                 message = f"Another dragoman uses {data_dir}. Stop it, or give this one another DRAGOMAN_DATA_DIR."
                 raise StoreFailed(message)
             time.sleep(AGAIN_S)
         yield
-
-
-def _locks(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class FolderUnusable(StoreFailed):

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tools.base.file_lock import try_lock
 from tools.base.workspace import open_workspace
 from tools.sandbox.owner_run_paths import SEALABLE, SEALED
 from tools.sandbox.placeholders import (
@@ -72,7 +73,7 @@ class Seals(Struct, frozen=True):
         while True:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                if _alone(lock):
+                if try_lock(lock):
                     if crashed := _read(lock):  # a server and its commands were killed before they could end
                         self._clean(frozenset(crashed["links"]))
                     _write(lock, self._decide())
@@ -89,7 +90,7 @@ class Seals(Struct, frozen=True):
         """Remove again what was made, unless other commands run in the workspace."""
         if held.lock < 0:
             return
-        if not _alone(held.lock):
+        if not try_lock(held.lock):
             os.close(held.lock)
             return
         try:
@@ -184,14 +185,6 @@ def _odd(git: str) -> Iterator[str]:
 def _lock_file(workspace: Path) -> Path:
     status = workspace.stat()
     return own_folder() / f"{status.st_dev:x}-{status.st_ino:x}"
-
-
-def _alone(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_there(path: Path, lock: int) -> bool:
