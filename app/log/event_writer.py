@@ -26,7 +26,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, get_args
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -43,7 +43,6 @@ from app.core.events import (
     RunFailed,
     RunStarted,
     TextDelta,
-    TextReclassified,
     ToolFinished,
     encode,
 )
@@ -64,9 +63,6 @@ SPACING_S = 0.001  # from one commit to the next, unless the store has its own
 PATIENCE_S = 0.003  # in which servers nearby answer; too short to be noticed
 PATIENT = frozenset({RunStarted.type, RoundStarted.type})
 BACKLOG = 1024  # changes not yet written; a producer that is further ahead waits
-
-
-_IN_PARTS = frozenset((*get_args(Delta), TextReclassified))  # of a text in which a secret may stand
 
 
 def _ignore(*_: object) -> None:
@@ -138,13 +134,13 @@ class RunLog:
         self._changes: list[Change] = []
         self._kept: list[EventRow] = []
         self._waiting: dict[asyncio.Future[None], Watcher | None] = {}
-        self._redacted = RedactedEvents(journal.redactor)
+        self._redacted = RedactedEvents(journal.redactor, deltas_only=True)
         self._documents = Documents() if journal.documents else None
         self._drafts = OpenDrafts()
 
     def add(self, event: AgentEvent) -> None:
         """Encoded here, not in the writer: what cannot be encoded breaks its own run, not the journal."""
-        for redacted in self._redacted.add(event) if type(event) in _IN_PARTS else (*self._redacted.end(), event):
+        for redacted in self._redacted.add(event):
             if type(redacted) is TextDelta and len(redacted.text) <= MAX_DELTA:  # as a rule
                 self._pending.append(redacted)
             elif isinstance(redacted, Delta):
@@ -154,7 +150,8 @@ class RunLog:
         self._journal.announce(self, hurries=event.type not in PATIENT)
 
     def _add_whole(self, event: AgentEvent) -> None:
-        data, redactor = encode(event), self._journal.redactor
+        data = encode(event)
+        redactor = self._journal.redactor
         if not redactor.is_clean_json(data) and (redacted := redactor.redact_value(event)) is not event:
             event, data = redacted, encode(redacted)
         if self._drafts.open or type(event) is DocumentStarted:

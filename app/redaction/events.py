@@ -19,11 +19,13 @@ class RedactedEvents:
     """Redacts events in their order; the deltas of each stream are one text, whatever comes between.
 
     The end of a delta is withheld while it may be the beginning of a secret, until the next event at the latest.
-    Text that turns out to have been thought is counted, and repeated, as it was emitted: with the same marks.
+    Text that turns out to have been thought is counted, and repeated, as it was emitted: with the same marks. With
+    `deltas_only` other events pass as they are: their secrets are looked for in their JSON.
     """
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, *, deltas_only: bool = False) -> None:
         self._redactor = redactor
+        self._deltas_only = deltas_only
         self._open: dict[Stream, RedactedStream] = {}  # those that end with what may be the beginning of a secret
         self._waiting: Stream | None = None  # the one of them that withholds text
         self._block: str | None = None  # the call whose block of code the text is
@@ -39,7 +41,7 @@ class RedactedEvents:
             withheld = self.end()
             if isinstance(event, TextReclassified):
                 return [*withheld, *self._reclassified(event)]
-            return [*withheld, self._redactor.redact_value(event)]
+            return [*withheld, event if self._deltas_only else self._redactor.redact_value(event)]
         if self._repetition and isinstance(event, ReasoningDelta):
             event = ReasoningDelta(self._repetition.emitted(event.text))
             self._repetition = self._repetition if self._repetition.replaced else None
