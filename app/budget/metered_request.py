@@ -260,7 +260,7 @@ class MeteredRequest:
     def _learn(self) -> None:
         """Learn how many tokens the prompt had, if it was text: pictures have estimates of their own."""
         reported = self._reply.used
-        if reported and reported.prompt_tokens and not any(True for one in self._request.messages if one.attachments):
+        if reported and reported.prompt_tokens and not self._request.has_attachments:
             self._learn_prompt(name_of(self._provider), reported.prompt_tokens)
 
     def _observe(self, times: RequestTimes, error: BaseException | None) -> None:

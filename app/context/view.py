@@ -67,7 +67,7 @@ class Fitted(Struct, frozen=True):
     @property
     def has_attachments(self) -> bool:
         """True if it has attachments. Their tokens are only estimated, so the counter is not calibrated with it."""
-        return any(True for message in self.request.messages if message.attachments)
+        return self.request.has_attachments
 
 
 class ViewedModel(CountedModel, Protocol):

@@ -185,6 +185,10 @@ class ModelRequest(Struct, frozen=True):
 
     __repr__ = repr_without("key", "afford", "take_text", "note_prompt")
 
+    @property
+    def has_attachments(self) -> bool:
+        return any(True for message in self.messages if message.attachments)  # not a step for each: there may be many
+
     def whole(self) -> list[Message]:
         return [*self.opening(), *self.messages]
 

@@ -50,7 +50,7 @@ class SentPrompt(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.texts))
+        return sum(max(0, len(part) - 1) for part in self.parts)  # of the texts, which need not be joined for it
 
 
 class PromptPrefixes:

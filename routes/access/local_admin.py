@@ -113,4 +113,4 @@ def uid_of(scope: Scope) -> int | None:
 
 def proxied(headers: Headers) -> bool:
     """Return whether the request's headers say that a proxy passed it on."""
-    return any(True for name in headers if name in FORWARDING or name.startswith(FORWARDING_PREFIXES))
+    return any(name in FORWARDING or name.startswith(FORWARDING_PREFIXES) for name in headers)

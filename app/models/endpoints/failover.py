@@ -156,7 +156,7 @@ class ModelRoute(Struct):
         take_text = limit.limited(request.take_text)
         self.check_labels(handle)  # they may have been added while it waited
         request = replace(request, key=attempt.pick_key().value, take_text=take_text)
-        if not any(True for message in request.messages if message.attachments):
+        if not request.has_attachments:
             return handle.provider.stream(request)
         return VisionFallback(handle.name, handle.provider, self.models_with, self._described).stream(request)
 
