@@ -132,10 +132,11 @@ def _serve_flags(parser: argparse.ArgumentParser) -> None:
 def _serve(args: argparse.Namespace, environ: Environ) -> int:
     with no_garbage_collection():
         loaded = _loaded(args, environ)  # a wrong setting is reported before the server's modules are loaded
-        if loaded.settings.workers > 1 and not args.as_worker:
-            from routes.workers.parent import serve_workers
+    if loaded.settings.workers > 1 and not args.as_worker:
+        from routes.workers.parent import serve_workers
 
-            return serve_workers(loaded.settings, [sys.executable, "-P", "-m", "routes.cli.main", *args.words], environ)
+        return serve_workers(loaded.settings, [sys.executable, "-P", "-m", "routes.cli.main", *args.words], environ)
+    with no_garbage_collection():
         from tools.base.tasks import alone
         from tools.sandbox.sandbox import find_sandbox
 
@@ -144,11 +145,14 @@ def _serve(args: argparse.Namespace, environ: Environ) -> int:
         from routes.server import serve
         from routes.workers.channel import Place
 
+        place = None
         if args.as_worker:
             from routes.catalogue import late_routes
 
+            number, port = args.as_worker
+            place = Place(number, port)
             late_routes()  # it goes on while the next version is installed, and must not import that
-    return serve(loaded, Place(*args.as_worker) if args.as_worker else None)
+    return serve(loaded, place)
 
 
 @contextmanager

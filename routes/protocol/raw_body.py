@@ -45,11 +45,12 @@ async def read_body(
         async with asyncio.timeout(time_limit_s):
             async for chunk in request.stream():
                 body += chunk
-                parts += sum(map(chunk.count, (b",", b"[", b"{")))
                 if len(body) > limits.most:
                     raise Refused(413, "too_long", limits.too_long)
-                if len(body) > limits.usual and held and not large:
-                    large = True
+                if large:
+                    parts += _parts(chunk)
+                elif len(body) > limits.usual and held:
+                    large, parts = True, _parts(body)
                     slots = request.app.state.services.factory.files.upload_slots(request.state.principal.name)
                     await held.enter_async_context(slots)
     except TimeoutError:
@@ -62,6 +63,10 @@ async def read_body(
     if large and parts > limits.parts:
         raise Refused(413, "too_long", limits.too_many)
     return bytes(body)
+
+
+def _parts(data: bytes | bytearray) -> int:
+    return sum(map(data.count, (b",", b"[", b"{")))
 
 
 async def call_beside_loop(size: int, function: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs) -> Result:
