@@ -57,8 +57,12 @@ class LoopWatchdog:
         idle_every_s: float = IDLE_EVERY_S,
         stack: Callable[[FrameType], Stack] | None = None,
     ) -> None:
-        self._report, self._stack, self._limit_s, self._idle_every_s = report, stack or stack_of, limit_s, idle_every_s
-        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
+        self._report = report
+        self._stack = stack or stack_of
+        self._limit_s = limit_s
+        self._idle_every_s = idle_every_s
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
         self._clock = time.pthread_getcpuclockid(self._thread_id)
         self._beat_s: float | None = None  # the CPU clock when the loop ran the last beat
         self._callback = 0  # the id of the frame that was running at the last look, and not before `_since_s`

@@ -567,16 +567,20 @@ class RunFactory(Struct, kw_only=True):
         return limits_of(self.settings, options)
 
     def _bare_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext] | None:
-        """The same where no file has to be read for it, as in most workspaces: a thread takes ten times the time.
+        """Return what `_read_folders` does, if it would find no file, as in most workspaces; else None.
 
-        The event loop looks at no other file system than that to which it commits: one of a network may hang.
+        It is done on the event loop: a thread takes ten times the time.
+
+        That looks at no other file system than the one to which it commits: one of a network may hang.
         """
         root, data_dir = self.settings.workspace, self.settings.data_dir
-        persona = f"{data_dir}/{PERSONAS}/{folder_name(principal)}"
-        if not on_one_file_system(root, data_dir) or os.path.lexists(persona):
+        if not on_one_file_system(root, data_dir) or os.path.lexists(self._persona_folder(principal)):
             return None
         workspace = workspace_of(root, principal)
         return (workspace, NO_PERSONA, NO_PROJECT) if self.project.is_bare(workspace, data_dir) else None
+
+    def _persona_folder(self, principal: Principal) -> str:
+        return f"{self.settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
 
     def _read_folders(self, principal: Principal) -> tuple[Path, Persona, ProjectContext]:
         """Return the principal's workspace, and the texts that a prompt includes of files. Blocks.
@@ -585,8 +589,11 @@ class RunFactory(Struct, kw_only=True):
         """
         settings, redacted = self.settings, self.redactor.redact_value
         workspace = workspace_of(settings.workspace, principal)
-        folder = f"{settings.data_dir}/{PERSONAS}/{folder_name(principal)}"  # a Path takes ten times the time
-        return workspace, redacted(persona_in(folder)), redacted(self.project.context(workspace, settings.data_dir))
+        return (
+            workspace,
+            redacted(persona_in(self._persona_folder(principal))),
+            redacted(self.project.context(workspace, settings.data_dir)),
+        )
 
 
 def limits_of(settings: Settings, options: RunOptions) -> Limits:

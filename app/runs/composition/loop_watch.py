@@ -36,7 +36,9 @@ class HeldLoop(Struct):
 
 def reports(metrics: Metrics, folder: Path) -> Callable[[Held], None]:
     """Return what takes a report in the thread of the watchdog; the metrics are recorded in the loop's."""
-    loop, so_far, logged = asyncio.get_running_loop(), HeldLoop(os.getpid()), deque[float](maxlen=MOST_LOGGED)
+    loop = asyncio.get_running_loop()
+    so_far = HeldLoop(os.getpid())
+    logged = deque[float](maxlen=MOST_LOGGED)  # when
 
     def report(held: Held) -> None:
         with suppress(RuntimeError):  # the loop is closed
