@@ -191,6 +191,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        make_requests(*sys.argv[1:])
+        port, name, times = sys.argv[1:]
+        make_requests(port, name, times)
     else:
         main()

@@ -170,8 +170,8 @@ def main(arguments: list[str] | None = None) -> None:
                 continue
             print(name, flush=True)
             flags = ("--model-url", f"http://127.0.0.1:{upstream}/v1", "--model", "bench", *ROOM)
-            with dragoman(*flags, checkout=wanted.checkout) as started:
-                asyncio.run(measure(row, Server(*started)))
+            with dragoman(*flags, checkout=wanted.checkout) as (port, process):
+                asyncio.run(measure(row, Server(port, process)))
 
 
 if __name__ == "__main__":

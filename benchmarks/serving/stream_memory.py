@@ -16,24 +16,18 @@ import sys
 import tempfile
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
-import uvicorn
 import uvloop
 
-from app.config.settings import Settings
 from app.runs.run_manager import RunManager
 from benchmarks.load import Load, read_all
 from benchmarks.measure import measure
 from benchmarks.processes import child
+from benchmarks.request_calls import served
 from benchmarks.subjects import CHAT, FLOOR, OURS, bare_relay, ours, servers
-from routes.access.rate_limits import BoundedProtocol
-from routes.server import connections_of, create_server
-from routes.services import open_services
-from routes.workers.listening import listen
 
 ROOT = Path(__file__).parents[2]
 WARM = Load(streams=40, tokens=20, rate=10)
@@ -44,25 +38,6 @@ FRAMES = 6
 SETTLED_S = 4.0  # after all streams are open: what their beginnings took is free again
 LOOKS = 15
 Sizes = Counter[str]
-
-
-@asynccontextmanager
-async def served(model: int, folder: Path) -> AsyncIterator[tuple[int, RunManager]]:
-    """A whole server in this process; yields its port and its runs."""
-    url = f"http://127.0.0.1:{model}/v1"
-    settings = Settings(model_url=url, model="bench", data_dir=folder / "data", workspace=folder / "work", port=0)
-    listener = listen(settings)
-    port = listener.getsockname()[1]
-    settings = settings.model_copy(update={"port": port, "log_level": "warning"})
-    async with open_services(settings) as services:
-        protocol = BoundedProtocol.within(connections_of(settings))
-        app = create_server(services)
-        config = uvicorn.Config(app, lifespan="off", http=protocol, ws="none", log_config=None, access_log=False)
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve([listener]))
-        yield port, services.runs
-        server.should_exit = True
-        await serving
 
 
 async def readers(port: int, load: Load) -> asyncio.subprocess.Process:
@@ -124,7 +99,7 @@ def table(title: str, grown: Iterable[tuple[str, float]], rows: int, counts: Cou
 
 
 async def look(model: int, folder: Path, rows: int) -> None:
-    async with served(model, folder) as (port, runs):
+    async with served(f"http://127.0.0.1:{model}/v1", folder) as (port, services):
         for _ in range(2):
             warm = await readers(port, WARM)
             await warm.wait()
@@ -134,7 +109,7 @@ async def look(model: int, folder: Path, rows: int) -> None:
         by_owner(tracemalloc.take_snapshot())  # what this makes itself
         before, at_first = by_owner(tracemalloc.take_snapshot()), tracemalloc.get_traced_memory()[0]
         reading = await readers(port, LOAD)
-        await all_open(runs)
+        await all_open(services.runs)
         traced = tracemalloc.get_traced_memory()[0] - at_first
         after = by_owner(tracemalloc.take_snapshot())
         tracemalloc.stop()

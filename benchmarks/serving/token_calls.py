@@ -89,7 +89,9 @@ def main(listed: int | None = None) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        asyncio.run(read_all(*map(int, sys.argv[1:])))
+    numbers = [int(one) for one in sys.argv[1:]]
+    if numbers[1:]:
+        port, streams, tokens = numbers
+        asyncio.run(read_all(port, streams, tokens))
     else:
-        main(*map(int, sys.argv[1:]))
+        main(next(iter(numbers), None))

@@ -206,7 +206,7 @@ async def test_why_there_can_be_no_workers(tmp_path: Path) -> None:
     alone = run_dragoman("serve", "--workers", "2", environ=environ)
     assert alone.returncode == 2
     assert "DRAGOMAN_DATABASE_URL" in alone.stderr
-    away = environ | {"DRAGOMAN_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+    away = environ | {"DRAGOMAN_DATABASE_URL": "postgresql://away@127.0.0.1:1/none"}
     gone = run_dragoman("serve", "--workers", "2", "--port", "0", environ=away)
     assert gone.returncode == 1
     assert gone.stderr.count("cannot be reached") == 1, "the first worker says it, and no other is started"

@@ -36,7 +36,7 @@ NOT_HERE = "Check before doing it again."
 OUTCOMES: Mapping[str, tuple[bool, str]] = {
     "work": (True, "work is done after 3 polls"),
     "hasty": (True, "hasty is done after 3 polls"),
-    "told": (True, "told is done after 3 polls"),  # although it is to be polled once an hour
+    "notified": (True, "notified is done after 3 polls"),  # although it is to be polled once an hour
     "away": (True, "away is done"),
     "hiccups": (True, "hiccups is done"),
     "ask": (True, "blue"),
